@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.campaign_records import CampaignRecord
+from tests.groups import group_of
 from tests.leftovers import Snapshot, make_what_is_made_once
 
 settings.register_profile(
@@ -43,6 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the process the same however it was started, and keep what a campaign finds."""
     hear_signals()
     make_what_is_made_once()
+    # Without pytest-xdist nobody else knows it.
+    config.addinivalue_line("markers", "xdist_group(name): tests that share a process")
     if config.getoption("--campaign"):
         config.pluginmanager.register(CampaignRecord(config.invocation_params.args))
 
@@ -53,6 +56,14 @@ def hear_signals() -> None:
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep what belongs together in one process. First of all, because pytest-xdist reads the marks next."""
+    for item in items:
+        if group := group_of(item):
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 def shares_something(item: pytest.Item) -> bool:

@@ -84,7 +84,7 @@ class Headwater(Database):
         self._clock_watch = ClockWatch(clock, self.followers.on_clock_set)
         self.sentinel = Sentinel(store, self.committer, on_loss, self._clock_watch)
         self.rooms_service = Rooms(queues, room_settings)
-        super().__init__(queues, database, self.jobs_service)
+        super().__init__(queues, database, self.jobs_service, self.rooms_service)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -151,7 +151,7 @@ class Headwater(Database):
 
     def database(self, name: str) -> Database:
         """The queues and jobs of another tenant in the same store."""
-        return Database(self.queues_service, name, self.jobs_service)
+        return Database(self.queues_service, name, self.jobs_service, self.rooms_service)
 
     def access_tokens(self, database: str = "") -> AccessTokens:
         """The access tokens of a database, this one's unless another is named."""

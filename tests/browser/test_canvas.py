@@ -34,7 +34,7 @@ def on_postgresql(folder: Path) -> str:
 @pytest.fixture(params=[in_a_file, on_postgresql], ids=lambda place: place.__name__)
 def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Server, Server]]:
     address = request.param(tmp_path)
-    pair = Server(address, folder=tmp_path), Server(address, folder=tmp_path)
+    pair = Server(address), Server(address)
     try:
         yield pair
     finally:

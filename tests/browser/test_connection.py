@@ -97,6 +97,26 @@ def test_a_room_that_is_refused_for_the_moment_is_joined_a_moment_later(page: Pa
     assert page.see("errors") == []
 
 
+def test_a_connection_that_ends_with_an_error_alone_is_tried_again(page: Page) -> None:
+    page.do(
+        """
+        class Forbidden {
+          constructor() { setTimeout(() => this.onerror?.(new Event("error"))); }
+          close() {}
+        }
+        globalThis.tries = 0;
+        const make = function (address) { return ++tries < 3 ? new Forbidden() : new WebSocket(address); };
+        globalThis.states = [];
+        globalThis.other = client.connect({ url, WebSocket: make });
+        other.on("state", state => states.push(state));
+        other.on("error", error => errors.push(error.code));
+        void other.room("page").join();
+        """
+    )
+    page.expect("states", ["waiting", "connecting", "waiting", "connecting", "open"])
+    assert page.see("[tries, errors]") == [3, []]
+
+
 def test_a_room_is_joined_once_however_early_and_often_that_is_asked_for(page: Page) -> None:
     page.do(
         """

@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
-from headwater.errors import EncryptionKeyMissing
-from headwater.log.operations import Pop, Promote, Requeue
+from headwater.errors import EncryptionKeyMissing, InvalidOption
+from headwater.log.operations import Pop, Promote, Requeue, Trace
 from headwater.model.cursor import Outcome
-from headwater.stores.questions import ListQueues
+from headwater.stores.questions import ListQueues, ListTraces, ListTracesNamed
 from tests.contracts.clock import FakeClock
 from tests.contracts.conftest import OpenLog
 from tests.contracts.log import Log, payloads, push
@@ -171,3 +172,54 @@ async def test_who_gets_the_key_later_delivers_what_was_left(open_log: OpenLog, 
     clock.advance(5)
     assert (await stranger.run(Promote())).count == 0
     assert (await (await open_log(encryption_key=KEY)).run(Promote())).count == 1
+
+
+async def test_the_error_of_a_dead_letter_is_read_with_the_key_alone(open_log: OpenLog) -> None:
+    log = await open_log(encryption_key=KEY)
+    await log.push("plain", "secret", "plain again", partition="p")
+    for error, encrypted in (("of before", False), ("hidden", True), ("of later", False)):
+        await log.configure(encrypted=encrypted)
+        await log.settle(await log.take(), Outcome.DEAD, error=error)
+    assert [letter.error for letter in await log.dead_letters()] == ["of before", "hidden", "of later"]
+    assert [letter.error for letter in await (await open_log()).dead_letters(limit=1)] == ["of before"]
+    with pytest.raises(EncryptionKeyMissing):
+        await (await open_log()).dead_letters()
+
+
+async def test_events_of_an_encrypted_queue_are_read_with_the_key_alone(open_log: OpenLog) -> None:
+    log = await open_log(encryption_key=KEY)
+    partition_id = (await log.push("secret", ids=["1"], partition="p")).partition_id
+    for event, encrypted in (("before", False), ("hidden", True), ("later", False)):
+        await log.configure(encrypted=encrypted)
+        data = Raw(b'{"about": "%s"}' % event.encode())
+        await log.run(
+            Trace(partition_id=partition_id, transaction_id="1", group="g", names=("n",), event=event, data=data)
+        )
+    of_record = await log.store.ask(ListTraces("main", partition_id, "1"))
+    assert [(one.transaction_id, one.event) for one in of_record] == [("1", "before"), ("1", "hidden"), ("1", "later")]
+    assert [bytes(one.data) for one in of_record] == [
+        b'{"about": "before"}',
+        b'{"about": "hidden"}',
+        b'{"about": "later"}',
+    ]
+    named = ListTracesNamed("main", "n", limit=10)
+    assert await log.store.ask(named) == of_record[::-1]
+    with pytest.raises(EncryptionKeyMissing):
+        await (await open_log()).store.ask(named)
+
+
+async def test_dead_letters_of_an_encrypted_queue_go_to_no_queue_that_is_not(open_log: OpenLog) -> None:
+    log = await open_log(encryption_key=KEY)
+    await log.configure(encrypted=True)
+    await log.configure(queue="plain")
+    await log.push("secret", partition="p")
+    await log.settle(await log.take(), Outcome.DEAD)
+    for to in ("plain", "new"):
+        (refused,) = await log.results(Requeue(queue="orders", to=to))
+        assert isinstance(refused, InvalidOption)
+        assert repr(to) in str(refused)
+    assert {status.queue for status in await log.store.ask(ListQueues("main"))} == {"orders", "plain"}
+    assert len(await log.dead_letters()) == 1
+    await log.configure(queue="safe", encrypted=True)
+    assert (await log.run(Requeue(queue="orders", to="safe"))).count == 1
+    assert await log.drain(queue="safe") == ["secret"]

@@ -239,6 +239,47 @@ async def test_an_index_that_is_dropped_is_not_used_and_can_come_back(log: Log) 
     assert (status.pattern, status.field, status.ready) == (COLLECTION, "n", True)
 
 
+async def test_an_index_that_another_process_drops_is_not_used_here(log: Log, other: Log) -> None:
+    await log.commit(create("m1", n=1), create("m2", n=2))
+    assert (await ask_page(log, filters=[Condition("n", "==", 2)])).scanned == 2
+    await other.run(IndexDocuments(pattern=COLLECTION, field="n"))
+    assert (await ask_page(log, filters=[Condition("n", "==", 2)])).scanned == 1
+    await other.run(DropDocumentIndex(pattern=COLLECTION, field="n"))
+    page = await ask_page(log, filters=[Condition("n", "==", 2)])
+    assert ([document.id for document in page.documents], page.scanned) == (["m2"], 2)
+
+
+async def test_an_index_leads_to_equal_values_and_to_no_others(log: Log) -> None:
+    values: dict[str, Any] = {
+        "one": 1,
+        "fraction": 1.0,
+        "true": True,
+        "text": "1",
+        "zero": 0,
+        "minus": -0.0,
+        "false": False,
+        "null": None,
+        "list": [1],
+        "large": 2**63 + 1,
+        "larger": 2**63 + 2,
+    }
+    await log.commit(create("missing"), *(create(name, n=value) for name, value in values.items()))
+    await log.run(IndexDocuments(pattern=COLLECTION, field="n"))
+    for value, expected in (
+        (1, ["fraction", "one"]),
+        (True, ["true"]),
+        ("1", ["text"]),
+        (0.0, ["minus", "zero"]),
+        (False, ["false"]),
+        (None, ["missing", "null"]),
+        (2**63 + 1, ["large"]),
+    ):
+        page = await ask_page(log, filters=[Condition("n", "==", value)])
+        assert ([document.id for document in page.documents], page.scanned) == (expected, len(expected))
+        assert await ids(log, filters=[Condition("n", "==", value), Condition("id", "!=", "")]) == expected
+    assert await ids(log, filters=[Condition("n", "in", [True, "1"])], order_by=[OrderBy("id")]) == ["text", "true"]
+
+
 async def test_a_snapshot_says_up_to_which_commit_it_has_everything(log: Log) -> None:
     await log.run(create("m1"))
     await log.push("between")
@@ -261,6 +302,16 @@ async def test_an_answer_may_end_with_what_makes_it_large_enough(log: Log) -> No
     assert found == [f"m{number}" for number in range(6)]
     assert len((await log.store.ask(QueryDocuments("main", query, bytes_max=1))).documents) == 1
     assert len((await log.store.ask(QueryDocuments("main", query))).documents) == 6
+
+
+async def test_what_is_sorted_ends_with_the_first_document_that_is_too_much(log: Log) -> None:
+    for number in range(6):
+        await log.run(create(f"m{number}", text="ä" * 1_000, n=-number))
+    by_number = DocumentQuery(collection=COLLECTION, order_by=[OrderBy("n")])
+    page = await log.store.ask(QueryDocuments("main", by_number, bytes_max=5_000))
+    assert not page.is_ordered
+    assert [document.id for document in page.documents] == ["m5", "m4", "m3"], "two that fit, and one that says more"
+    assert len((await log.store.ask(QueryDocuments("main", by_number))).documents) == 6
 
 
 # ── replicas ──

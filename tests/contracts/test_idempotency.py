@@ -39,13 +39,6 @@ async def test_the_second_pop_gets_the_records_of_the_first(log: Log) -> None:
     assert await log.drain() == ["b"]
 
 
-async def test_a_pop_that_found_nothing_is_remembered_too(log: Log) -> None:
-    await log.configure()
-    assert await log.pop(key="k") == []
-    await log.push("a")
-    assert await log.pop(key="k") == []
-
-
 async def test_the_second_ack_gets_the_answer_of_the_first(log: Log) -> None:
     await log.push("a")
     batch = await log.take()
@@ -236,7 +229,7 @@ def test_patterns_in_another_order_are_the_same_principal() -> None:
 
 
 async def ask(log: Log, **more: Any) -> list[Batch]:
-    popped: Popped = await log.run(Pop(queue="orders", key="k", asks_again=True, **more))
+    popped: Popped = await log.run(Pop(queue="orders", key="k", **more))
     return popped.batches
 
 
@@ -250,7 +243,7 @@ async def test_a_pop_whose_answer_was_lost_gets_the_same_again(log: Log, other: 
     assert await ask(other, batch=5, partitions=0, auto_ack=auto_ack) == first
 
 
-async def test_nothing_is_no_answer_yet_to_whoever_asks_again(log: Log) -> None:
+async def test_nothing_is_no_answer_yet_to_a_pop_with_a_key(log: Log) -> None:
     await log.configure()
     assert await ask(log) == []
     await log.push("a")
@@ -277,7 +270,7 @@ async def test_a_lease_that_is_over_is_not_told_again(log: Log, clock: FakeClock
     await log.push("a", "b", partition="p")
     (first,) = await ask(log)
     await OVER[how](log, clock, first)
-    again, same = await log.results(*[Pop(queue="orders", key="k", asks_again=True)] * 2)
+    again, same = await log.results(*[Pop(queue="orders", key="k")] * 2)
     (batch,) = again.batches
     assert batch.token > first.token
     assert payloads(batch) == (["b"] if how == "done" else ["a"])

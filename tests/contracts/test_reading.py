@@ -15,6 +15,7 @@ from headwater.stores.log_reader import Body, LogReader
 from headwater.stores.open import open_reader
 from tests.client.server import Server
 from tests.contracts.clock import FakeClock
+from tests.contracts.factories import another
 from tests.contracts.log import LSN_MAX, Log, push
 
 KEY = "ab" * 32
@@ -176,6 +177,6 @@ async def test_a_reader_between_two_looks_holds_nothing_back(log: Log, reader: L
 
 
 async def test_reading_makes_no_store(address: str) -> None:
-    missing = open_reader(address, load_config({}))
+    missing = open_reader(another(address), load_config({}))
     with pytest.raises(StoreMissing):
         await missing.open()

@@ -201,5 +201,7 @@ def reader_environment(folder: Path) -> dict[str, str]:
     """The caller's environment, with our programs first, a home to write into, and plain output of a known width."""
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
     ours = {"PATH": path, "HOME": str(folder), "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "120"}
+    # What a sample of Spark computes is little, beside what Java's second compiler takes to make that quicker.
+    ours["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     foreign = {"VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "FORCE_COLOR"}
     return {name: value for name, value in os.environ.items() if name not in foreign} | ours

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs import samples
-from tests.docs.samples import BrokenSample, Reader, find_fences, matches
+from tests.docs.samples import BrokenSample, Reader, find_fences, is_to_run, matches
 from tests.tidy.tree import ROOT, list_files, plant
 
 DOCUMENTS = [
@@ -49,13 +49,21 @@ def first_broken_sample(document: Path, folder: Path, turns: int = 2) -> str:
     return ""
 
 
-# In one group, so that servers which two documents start on the default port never meet.
-@pytest.mark.xdist_group("samples")
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_sample_of_a_document_runs(document: str, tmp_path: Path) -> None:
     broken = first_broken_sample(ROOT / document, tmp_path, 1 if document in FOLLOWED_ONCE else 2)
     assert not broken, f"\n{document}, {broken}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_server_of_a_sample_listens_on_a_free_port(document: str) -> None:
+    """Documents are followed at the same time, by tests as by readers: on the default port their servers would meet."""
+    fences = find_fences((ROOT / document).read_text(encoding="utf-8"))
+    lines = [line for fence in fences if is_to_run(fence) for line in fence.text.splitlines()]
+    started = [line for line in lines if line.startswith("$ ") and "headwater serve" in line]
+    # One that is refused listens nowhere.
+    assert [line for line in started if "--port 0" not in line and "|| echo" not in line] == []
 
 
 def test_what_is_followed_once_is_there_and_is_nothing_that_newcomers_begin_with() -> None:

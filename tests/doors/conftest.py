@@ -7,6 +7,7 @@ and its answer counts on a file: that a commit is there at once, that it takes n
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 from tests.doors.live_door import SERVINGS, TRANSPORTS, LiveDoor
+from tests.postgres_schemas import schemas
 from tests.postgres_server import server
 
 MakeDoor = Callable[..., LiveDoor]
@@ -26,26 +28,33 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         server()
 
 
-def in_a_file(folder: Path) -> str:
+@contextmanager
+def in_a_file(folder: Path) -> Iterator[str]:
     """A store in an empty folder."""
-    return str(folder / "headwater.db")
+    yield str(folder / "headwater.db")
 
 
-def on_a_server(folder: Path) -> str:
-    """A store in an empty schema of a database."""
-    return server().address(server().new_schema())
+@contextmanager
+def on_a_server(folder: Path) -> Iterator[str]:
+    """An empty store in a schema of a database."""
+    with schemas().lend() as schema:
+        yield server().address(schema)
 
 
-def in_a_bucket(folder: Path) -> str:
+@contextmanager
+def in_a_bucket(folder: Path) -> Iterator[str]:
     """A store in a folder that stands for a bucket; several servers of a test take it from each other."""
-    return f"file://{folder}/log.sqlite?lease_seconds=0"
+    yield f"file://{folder}/log.sqlite?lease_seconds=0"
+
+
+Place = Callable[[Path], AbstractContextManager[str]]
 
 
 class Arrangement(NamedTuple):
     """What carries the routes, and where the store is that lies under them."""
 
     transport: str
-    place: Callable[[Path], str]
+    place: Place
 
     @property
     def written(self) -> str:
@@ -53,7 +62,7 @@ class Arrangement(NamedTuple):
         return "synced" if self.place is in_a_bucket else "written"
 
 
-PLACES = {"file": in_a_file, "postgresql": on_a_server}
+PLACES: dict[str, Place] = {"file": in_a_file, "postgresql": on_a_server}
 ARRANGEMENTS = {
     **{transport: Arrangement(transport, in_a_file) for transport in TRANSPORTS},
     "postgresql": Arrangement("edge", on_a_server),
@@ -64,9 +73,10 @@ if os.environ.get("DOORS_OVER_BUCKET"):
 
 
 @pytest.fixture(params=PLACES)
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Of an empty store, for routes that are asked without a transport."""
-    return PLACES[request.param](tmp_path)
+    with PLACES[request.param](tmp_path) as address:
+        yield address
 
 
 @pytest.fixture(params=ARRANGEMENTS)
@@ -79,17 +89,17 @@ def arrangement(request: pytest.FixtureRequest) -> Arrangement:
 def make_door(arrangement: Arrangement, tmp_path: Path) -> Iterator[MakeDoor]:
     """Makes servers over one store, and stops them."""
     made: list[LiveDoor] = []
-    address = arrangement.place(tmp_path)
+    with arrangement.place(tmp_path) as store:
 
-    def make(**settings: object) -> LiveDoor:
-        door = LiveDoor(address, SERVINGS[arrangement.transport], **settings)
-        made.append(door)
-        door.start()
-        return door
+        def make(**settings: object) -> LiveDoor:
+            door = LiveDoor(store, SERVINGS[arrangement.transport], **settings)
+            made.append(door)
+            door.start()
+            return door
 
-    yield make
-    for door in made:
-        door.stop()
+        yield make
+        for door in made:
+            door.stop()
 
 
 @pytest.fixture
@@ -109,8 +119,9 @@ def client(door: LiveDoor) -> Iterator[httpx.Client]:
 def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A client of a server that many tests share, because none of them leaves anything behind."""
     arrangement = ARRANGEMENTS[request.param]
-    door = LiveDoor(arrangement.place(tmp_path_factory.mktemp("shared")), SERVINGS[arrangement.transport])
-    door.start()
-    with door.client() as client:
-        yield client
-    door.stop()
+    with arrangement.place(tmp_path_factory.mktemp("shared")) as address:
+        door = LiveDoor(address, SERVINGS[arrangement.transport])
+        door.start()
+        with door.client() as client:
+            yield client
+        door.stop()

@@ -45,6 +45,13 @@ def test_a_document_goes_round(client: httpx.Client) -> None:
     assert error_of(client.get(place)) == (404, "NOT_FOUND")
 
 
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b"7"])
+def test_what_is_no_object_makes_no_document(client: httpx.Client, body: bytes) -> None:
+    refused = client.post(NOTES, content=body, headers={"content-type": "application/json"})
+    assert error_of(refused) == (400, "BAD_REQUEST")
+    assert client.post(NOTES, json={}).status_code == 201
+
+
 def test_what_speaks_against_a_write_has_its_code(client: httpx.Client) -> None:
     client.post(NOTES, json={"id": "m1", "n": 1}).raise_for_status()
     wrong = [{"field": "n", "op": ">", "value": 1}]
@@ -133,6 +140,16 @@ def pull(client: httpx.Client, checkpoint: Any = None, limit: int = 100) -> Any:
 
 def push(client: httpx.Client, *rows: Any) -> Any:
     return client.post("/replication/v1/push", json={"collection": "notes", "rows": rows}).raise_for_status().json()
+
+
+def test_a_pull_of_large_documents_is_one_answer(client: httpx.Client) -> None:
+    names = [f"m{number:02}" for number in range(30)]
+    for name in names:
+        client.post(f"{BASE}/documents/notes", json={"id": name, "text": "x" * 200_000}).raise_for_status()
+    found = pull(client, limit=25)
+    assert [one["id"] for one in found["documents"]] == names[:25]
+    assert {len(one["text"]) for one in found["documents"]} == {200_000}
+    assert [one["id"] for one in pull(client, found["checkpoint"])["documents"]] == names[25:]
 
 
 def test_a_replica_pulls_what_it_has_not_read(client: httpx.Client) -> None:

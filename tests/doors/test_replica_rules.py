@@ -12,6 +12,7 @@ from headwater.config import Durability
 from headwater.log.operations import Clear
 from headwater.model.document import changes_queue
 from headwater.model.document_rules import DocumentRule
+from headwater.services import replication
 from tests.doors.office import Office, opened_office
 
 PULL = "/replication/v1/pull"
@@ -92,8 +93,12 @@ async def test_what_left_before_a_page_and_was_written_behind_it_is_told(office:
     assert "n0" not in ada.documents
 
 
+@pytest.mark.parametrize("part_bytes", [replication.PART_BYTES, 1])
 @pytest.mark.parametrize("seed", range(6))
-async def test_whatever_happens_a_replica_comes_to_have_what_may_be_read(office: Office, seed: int) -> None:
+async def test_whatever_happens_a_replica_comes_to_have_what_may_be_read(
+    office: Office, seed: int, part_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replication, "PART_BYTES", part_bytes)
     chance = random.Random(seed)
     notes = office.hw.collection("notes")
     ada, could_read = Copy(office, "ada"), {"a1", "a2"}

@@ -21,7 +21,7 @@ from headwater.log import (
 from headwater.log.operations import Operation
 from headwater.model.principal import Scope
 from headwater.services.wire_forms import operation_path, question_path
-from headwater.stores import job_questions, questions, room_questions
+from headwater.stores import document_questions, job_questions, questions, room_questions
 from headwater.stores.questions import Question
 
 SERVED: dict[type[Any], Rule] = {
@@ -102,6 +102,7 @@ NOT_SERVED: dict[str, tuple[type[Any], ...]] = {
         questions.FindRollupState,
         questions.FindAccessToken,
         questions.ListAccessTokens,
+        document_questions.ListUnfinishedIndexes,
         job_questions.FindJobStates,
         job_questions.FindJobsReady,
     ),

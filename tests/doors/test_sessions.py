@@ -4,6 +4,7 @@ The client is `websockets`, which knows nothing of us.
 """
 
 import asyncio
+import gc
 import socket
 import threading
 import time
@@ -15,7 +16,9 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from headwater.doors.edge.connection import Connection
 from headwater.doors.edge.limits import Limits
+from headwater.doors.edge.reading import RequestReader
 from headwater.doors.event_stream import encode_event
 from headwater.doors.sessions import CloseCode, Frame
 from headwater.doors.wire import Request, Response
@@ -292,6 +295,20 @@ def test_frames_that_come_while_the_handshake_is_decided_are_heard(echo: Echo, l
             received += eager.recv(65_536)
         sending.join()
     assert received.partition(b"\r\n\r\n")[2] == reply * count
+
+
+def test_of_what_spoke_http_nothing_stays_once_it_is_a_websocket(echo: Echo, loop: str) -> None:
+    """A hundred thousand that only wait would keep as many parsers and timers."""
+    gc.collect()
+    gc.disable()
+    try:
+        with on_edge(echo.handler, loop) as port, ExitStack() as clients:
+            for _ in range(5):
+                clients.enter_context(open_echo(port)).ping().wait(PATIENCE_SECONDS)
+            kept = [one for one in gc.get_objects() if isinstance(one, Connection | RequestReader)]
+            assert kept == []
+    finally:
+        gc.enable()
 
 
 BAD_HANDSHAKES = {

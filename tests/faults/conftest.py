@@ -26,8 +26,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("seed", range(count))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what is known to be wrong. A campaign tries more, so there a known fault need not show each time."""
+    """Mark what is known to be wrong, before pytest-xdist adds groups to the names. A campaign tries more, so there a
+    known fault need not show each time.
+    """
     reasons = dict(known_gaps())
     for item in items:
         if item.nodeid in reasons:

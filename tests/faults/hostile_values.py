@@ -265,9 +265,9 @@ KEPT: Table = {
     **table("letters limit", ("x", 2**70, [], None, 1.5), lambda scene, it: scene.orders.dead_letters(limit=it)),
     **table("letters after", ("x", 2**70, [], None, 1.5), lambda scene, it: scene.orders.dead_letters(after=it)),
     **table("requeue ids", (7, ["x"], [LONE], [2**70], [99], [None]), lambda scene, it: scene.orders.requeue(it)),
-    **table("requeue limit", ("x", -1, 2**70, [], None), lambda scene, it: scene.orders.requeue(limit=it)),
+    **table("requeue limit", ("x", -1, 2**70, []), lambda scene, it: scene.orders.requeue(limit=it)),
     **table("purge ids", (7, ["x"], [LONE], [2**70], [99], [None]), lambda scene, it: scene.orders.purge(it)),
-    **table("purge limit", ("x", -1, 2**70, [], None), lambda scene, it: scene.orders.purge(limit=it)),
+    **table("purge limit", ("x", -1, 2**70, []), lambda scene, it: scene.orders.purge(limit=it)),
 }
 
 HOSTILE: Table = {**NAMED, **PUSHED, **POPPED, **RUN, **REPORTED, **KEPT}

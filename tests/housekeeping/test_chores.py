@@ -2,16 +2,22 @@
 
 from pathlib import Path
 
+import apsw
+
 import headwater
-from headwater.config import Config
+from headwater.config import Config, Durability
 from headwater.housekeeping.forgetter import Forgetter
+from headwater.housekeeping.index_builder import IndexBuilder
 from headwater.housekeeping.job_pruner import JobPruner
 from headwater.housekeeping.job_rescuer import JobRescuer
 from headwater.housekeeping.lease_reaper import LIMIT as LEASES_LIMIT
 from headwater.housekeeping.lease_reaper import LeaseReaper
 from headwater.housekeeping.retainer import Retainer
+from headwater.log.document_operations import IndexDocuments
 from headwater.log.job_operations import Claim
+from headwater.model.document import Condition
 from headwater.services.messages import Outgoing
+from headwater.stores.document_questions import DocumentQuery, QueryDocuments
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import push
 from tests.waiting import expect_soon_async
@@ -136,3 +142,40 @@ async def test_the_pruner_forgets_old_jobs_bite_by_bite(hw: headwater.Headwater,
     clock.advance(8 * 86_400)
     assert await JobPruner(hw.committer, Config()).run() == 1_200
     assert [job.id for job in await hw.jobs.list()] == ["waits"]
+
+
+async def scanned(hw: headwater.Headwater, below: int) -> tuple[list[str], int]:
+    query = DocumentQuery(collection="notes", filters=[Condition("n", "<", below)])
+    page = await hw.store.ask(QueryDocuments("main", query))
+    return [document.id for document in page.documents], page.scanned
+
+
+async def test_an_index_that_its_maker_left_unfinished_is_finished(hw: headwater.Headwater) -> None:
+    notes = hw.collection("notes")
+    for number in range(5):
+        await notes.create({"n": number}, id=f"n{number}")
+    declared = IndexDocuments(database="main", pattern="notes", field="n", limit=2)
+    assert not (await hw.committer.submit(declared, Durability.WRITTEN)).result.ready
+    assert await scanned(hw, 2) == (["n0", "n1"], 5)
+    assert await IndexBuilder(hw.store, hw.committer, Config()).run() == 1
+    assert await scanned(hw, 2) == (["n0", "n1"], 2)
+    assert await IndexBuilder(hw.store, hw.committer, Config()).run() == 0
+
+
+async def test_an_index_of_an_older_file_is_built_anew(path: Path, hw: headwater.Headwater) -> None:
+    """Keys of numbers below zero did not compare as the numbers do."""
+    notes = hw.collection("notes")
+    await notes.index("n")
+    for number in (-65_537, -65_536, 7):
+        await notes.create({"n": number}, id=str(number))
+    connection = apsw.Connection(str(path))
+    older = b"\x04\x01" + (2**31 + 17).to_bytes(4, "big").translate(bytes(range(255, -1, -1)))
+    for name, fraction in (("-65537", b"\x7f\xff\x7f\xff"), ("-65536", b"\x7f\xff")):
+        connection.execute("UPDATE hw_document_keys SET key = ? WHERE id = ?", (older + fraction, name))
+    connection.execute("UPDATE hw_meta SET value = 26 WHERE key = 'schema_version'")
+    connection.close()
+    async with headwater.open(str(path), housekeeping=False) as again:
+        assert await scanned(again, -65_536) == (["-65537"], 3), "it is not used meanwhile"
+        assert await IndexBuilder(again.store, again.committer, Config()).run() == 1
+        assert await scanned(again, -65_536) == (["-65537"], 1)
+        assert await scanned(again, 8) == (["-65536", "-65537", "7"], 3)

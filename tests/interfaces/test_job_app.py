@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import headwater
 from headwater.errors import Closed, InvalidOption
 from headwater.jobs import JobApp
+from headwater.log.job_operations import NewJob
 from tests.cli.program import environment
 from tests.cli.queuectl import Queuectl
 
@@ -194,6 +196,52 @@ async def test_a_schedule_that_is_declared_is_kept_and_changed_and_stays_paused(
             await app.jobs.pause_schedule("nightly")
     with pytest.raises(InvalidOption, match="already"):
         app.schedule("nightly", app.functions["tasks:send"].job("ada"), cron="@daily")
+
+
+WRONG_SCHEDULES: dict[str, tuple[str, dict[str, Any]]] = {
+    "a minute that no hour has": ("cron minute", {"cron": "61 * * * *"}),
+    "a day that never comes": ("no day that ever comes", {"cron": "0 0 30 2 *"}),
+    "two kinds of times": ("either cron or every", {"cron": "@daily", "every": 60}),
+    "no times": ("either cron or every", {}),
+    "too often": ("every must be", {"every": 0.01}),
+    "no such time zone": ("no such time zone", {"every": 60, "timezone": "Mars/Base"}),
+    "no name": ("schedule", {"name": "", "every": 60}),
+    "a function in place of its call": ("NewJob is expected", {"job": send, "every": 60}),
+    "a job of its own id": ("leave out id", {"job": NewJob(command="true", id="a"), "every": 60}),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_SCHEDULES)
+def test_a_schedule_that_is_wrong_is_refused_where_it_is_declared(path: Path, case: str) -> None:
+    app = app_on(path)
+    told, wrong = WRONG_SCHEDULES[case]
+    with pytest.raises(InvalidOption, match=f"schedule '(nightly)?': .*{told}"):
+        app.schedule(**{"name": "nightly", "job": app.functions["tasks:send"].job("ada"), **wrong})
+    assert app.schedules == []
+
+
+async def test_an_app_that_cannot_bring_its_schedules_to_the_store_is_closed_again(path: Path) -> None:
+    app = app_on(path)
+    app.schedule("unfit", NewJob(type="command:backup"), every=60)  # The store knows that this type has no command.
+    with pytest.raises(InvalidOption, match="needs a command"):
+        await app.__aenter__()
+    app.schedules.clear()
+    async with app:
+        assert await app.jobs.schedules() == []
+
+
+def test_a_worker_that_cannot_bring_the_schedules_of_its_app_to_the_store_says_so_and_ends(tmp_path: Path) -> None:
+    queuectl = Queuectl(tmp_path)
+    declared = """
+from headwater import NewJob
+app.schedule("unfit", NewJob(type="command:backup"), every=3600)
+"""
+    (tmp_path / "tasks.py").write_text(TASKS.format(store="") + declared)
+    ended = queuectl.run_process("worker", "start", "--app", "tasks:app", "--count", "1", "--drain")
+    assert ended.code == 1
+    assert "cannot be brought to the store" in ended.err
+    assert "needs a command" in ended.err
+    assert "never retrieved" not in ended.err
 
 
 def test_a_worker_brings_the_schedules_of_its_app_to_the_store(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ WRITER = "headwater/stores/tables/writer.py"
 SEGMENTS = "headwater/stores/tables/segments.py"
 TRANSFER = "headwater/stores/transfer.py"
 MOVING = "tests/scenarios/test_moving_a_used_store.py"
+LOST_BUCKETS = "tests/faults/test_lost_buckets.py"
 POSTGRES_COMMITS = "headwater/stores/postgres/commit_connection.py"
 POSTGRES_HELD = "tests/stores/test_postgres_long_transactions.py"
 RETENTION = "headwater/stores/tables/retention.py"
@@ -1108,7 +1109,7 @@ BUGS = [
     Bug(
         "untaken-answer-forgotten",
         "an answer that a client does not take is not told to whoever made it",
-        (Edit(EDGE_CONNECTION, "        if not is_taken:\n            _not_delivered(response)\n", ""),),
+        (Edit(EDGE_CONNECTION, "        if not is_taken:\n            not_delivered(response)\n", ""),),
         ("tests/doors/test_parking.py",),
     ),
     Bug(
@@ -1333,8 +1334,8 @@ BUGS = [
         (
             Edit(
                 SPARK_SOURCE,
-                "return look.mark(begin, here) if begin is not kept else self._note_loss(look, kept, here)",
-                "return self._note_loss(look, kept, here)",
+                "                return look.mark(begin, here)\n",
+                "                return None\n",
             ),
         ),
         (f"{KNOWN_AGAIN}::{TOLD}",),
@@ -1354,11 +1355,7 @@ BUGS = [
     Bug(
         "new-queue-skipped",
         "a queue that is new to a checkpoint is read behind the checkpoint's LSN",
-        (
-            Edit(
-                SPARK_SOURCE, "begin = look.take_in(look.resume(kept, here), wanted)", "begin = look.resume(kept, here)"
-            ),
-        ),
+        (Edit(SPARK_SOURCE, "begin = look.take_in(resumed, wanted)", "begin = resumed"),),
         (NEW_TO_A_CHECKPOINT,),
     ),
     Bug(
@@ -1587,6 +1584,31 @@ BUGS = [
         ("tests/doors/test_own_job_names.py",),
     ),
     Bug(
+        "errors-in-the-clear",
+        "the error of an encrypted queue's dead letter can be read in the file",
+        (
+            Edit(
+                "headwater/stores/tables/dead_letters.py",
+                """            reason = ""
+""",
+                "",
+            ),
+        ),
+        ("tests/stores/test_sqlite_file.py",),
+    ),
+    Bug(
+        "events-in-the-clear",
+        "what is noted of an encrypted queue's record can be read in the file",
+        (
+            Edit(
+                "headwater/stores/tables/traces.py",
+                "told = self._hidden(told)",
+                "pass",
+            ),
+        ),
+        ("tests/stores/test_sqlite_file.py",),
+    ),
+    Bug(
         "old-leases-told-again",
         "a pop that is repeated with its key is told of a lease that is over, while others have its records",
         (
@@ -1655,6 +1677,44 @@ BUGS = [
         "a bucket whose server runs cannot be moved",
         (Edit("headwater/stores/bucket/transfer.py", "            self._store.insist()\n", ""),),
         (f"{MOVING}::test_nothing_is_lost_or_done_twice_while_a_store_is_moved_under_its_users[bucket-file]",),
+    ),
+    Bug(
+        "bucket-without-room-keeps-everybody-waiting",
+        "whoever comes while the bucket is full waits behind what is on its way",
+        (Edit(SENTINEL, "            self._committer.refuse_waiting(error)\n", "            pass\n"),),
+        (
+            "tests/faults/test_full_buckets.py::test_a_full_bucket_is_told_and_what_waited_lands_when_there_is_room[image]",
+        ),
+    ),
+    Bug(
+        "bucket-holder-never-looks-back",
+        "a holder answers on from memory when the objects of its store were deleted",
+        (
+            Edit(
+                "headwater/stores/bucket/chain_keeper.py",
+                "missing = await self._find_missing(is_base=turn % 2 == 0)",
+                'missing = ""',
+            ),
+        ),
+        (f"{LOST_BUCKETS}::test_a_holder_says_that_its_objects_were_deleted[chain-lease-ask]",),
+    ),
+    Bug(
+        "bucket-holder-takes-an-older-image-for-its-own",
+        "a holder answers on from memory when an older image was put back",
+        (Edit("headwater/stores/bucket/image_keeper.py", "if _is_older(found, seen) and not", "if False and not"),),
+        (f"{LOST_BUCKETS}::test_a_holder_says_that_older_objects_were_put_in_their_place[image-lease-ask]",),
+    ),
+    Bug(
+        "bucket-standby-begins-anew",
+        "a broker that waits for a store makes a new one when the objects of that one were deleted",
+        (
+            Edit(
+                "headwater/stores/bucket/chain.py",
+                "return any(entry.header.put_id == put_id for entry in walk.entries)",
+                "return True",
+            ),
+        ),
+        (f"{LOST_BUCKETS}::test_who_waits_for_the_store_makes_no_new_one_in_its_place[chain]",),
     ),
     Bug(
         "copy-gives-numbers-again",
@@ -2057,8 +2117,8 @@ BUGS = [
         (
             Edit(
                 "headwater/stores/tables/document_answers.py",
-                "if document.deleted and (asked.permit is not None or not asked.query.show_deleted):",
-                "if document.deleted and not asked.query.show_deleted:",
+                "hides_deleted = asked.permit is not None or not asked.query.show_deleted",
+                "hides_deleted = not asked.query.show_deleted",
             ),
         ),
         (f"{DOCUMENT_RULES}::test_of_what_is_deleted_only_those_are_told_who_are_held_to_no_rule",),
@@ -2405,6 +2465,18 @@ BUGS = [
             ),
         ),
         (f"{PLANS}::test_large_documents_are_not_read_while_everybody_waits",),
+    ),
+    Bug(
+        "indexes-known-for-ever",
+        "a process goes on along an index that another one has dropped, and finds nothing",
+        (
+            Edit(
+                "headwater/stores/tables/document_answers.py",
+                "if version != self._version or len(self._fields)",
+                "if len(self._fields)",
+            ),
+        ),
+        ("tests/contracts/test_documents.py::test_an_index_that_another_process_drops_is_not_used_here",),
     ),
     Bug(
         "quick-query-that-scans",

@@ -21,7 +21,7 @@ from headwater.errors import (
     QueueMissing,
     TooLarge,
 )
-from headwater.log.operations import Retain
+from headwater.log.operations import Operation, Retain
 from headwater.services.messages import Outgoing
 from tests.contracts.clock import FakeClock
 
@@ -393,6 +393,53 @@ async def test_dead_letters_are_pushed_back_or_dropped(orders: headwater.Queue) 
     assert await orders.purge([letters[1].id]) == 1
     assert [letter.id for letter in await orders.dead_letters()] == [letters[2].id]
     assert [message.payload for message in await orders.pop(batch=10)] == [1]
+
+
+MANY = 1_100  # More than one operation takes.
+
+
+async def bury_many(orders: headwater.Queue) -> None:
+    for count in (1_000, MANY - 1_000):
+        await orders.push_many(range(count), partition="p")
+        await orders.fail(await orders.pop(batch=count), retry=False)
+
+
+async def test_all_dead_letters_are_pushed_back_or_dropped_however_many_there_are(orders: headwater.Queue) -> None:
+    await bury_many(orders)
+    assert await orders.requeue() == MANY
+    while messages := await orders.pop(batch=1_000):
+        await orders.fail(messages, retry=False)
+    assert await orders.purge(limit=1) == 1
+    assert await orders.purge() == MANY - 1
+    assert await orders.dead_letters() == []
+
+
+async def test_all_dead_letters_are_no_end_of_them_while_they_die_again(
+    orders: headwater.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.services.queue_upkeep.DEAD_LETTERS_AT_ONCE", 2)
+    await orders.push_many(range(5), partition="p")
+    await orders.fail(await orders.pop(batch=5), retry=False)
+    run = orders._queues.run
+
+    async def run_and_die(operation: Operation) -> Any:
+        done = await run(operation)
+        await orders.fail(await orders.pop(batch=5), retry=False)
+        return done
+
+    monkeypatch.setattr(orders._queues, "run", run_and_die)
+    assert await orders.requeue() == 7, "two, and the five that are there then"
+    assert len(await orders.dead_letters()) == 5
+
+
+async def test_a_pop_that_is_repeated_with_its_key_is_told_of_no_lease_that_is_over(orders: headwater.Queue) -> None:
+    assert await orders.pop(idempotency_key="k") == []
+    await orders.push_many([1, 2], partition="p")
+    first = await orders.pop(idempotency_key="k")
+    again = await orders.pop(idempotency_key="k")
+    assert [(message.payload, message.token) for message in again] == [(1, first[0].token)]
+    await orders.ack(again)
+    assert [message.payload for message in await orders.pop(idempotency_key="k")] == [2]
 
 
 async def test_events_of_a_message_are_noted(orders: headwater.Queue) -> None:

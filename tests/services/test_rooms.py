@@ -55,6 +55,27 @@ async def test_what_is_sent_is_followed_with_its_offset(hw: headwater.Headwater)
     ]
 
 
+async def test_a_program_that_has_the_store_coalesces_as_members_do(tmp_path: Path) -> None:
+    types = {"stroke": {"coalescing": "merge"}, "wave": {"durability": "memory"}}
+    async with headwater.open(str(tmp_path / "headwater.db"), rooms={"types": types}) as hw:
+        room = hw.room("a")
+        assert await room.send("passes", type="wave") is None
+        sent = [room.send({f"x{number}": number}, type="stroke", key="o1", sender="ann") for number in range(3)]
+        async with aclosing(room.follow("beginning")) as messages:
+            assert await asyncio.gather(*sent, room.send("every one"), hw.database("other").room("a").send(1)) == [
+                1,
+                1,
+                1,
+                0,
+                0,
+            ]
+            heard = await take(messages, 2)
+    assert [(one.payload, one.sender) for one in heard] == [
+        ("every one", ""),
+        ({"x0": 0, "x1": 1, "x2": 2}, "ann"),
+    ]
+
+
 async def test_whoever_comes_back_goes_on_behind_its_offset(hw: headwater.Headwater) -> None:
     room = hw.room("a")
     for number in range(5):

@@ -307,5 +307,8 @@ async def test_nothing_of_an_encrypted_queue_is_readable_in_the_file_not_even_id
             together.push("secret", "readable", delay=3_600, transaction_id="readable-id-together")
         again = await secret.push("readable-later", delay=3_600, transaction_id="readable-id-for-later")
         assert again.duplicate
+        messages = await secret.pop()
+        await secret.trace(messages[0], "readable-event", {"readable": "readable-data"}, names=["checkout"])
+        await secret.fail(messages, error="readable-error", retry=False)
     kept = b"".join(file.read_bytes() for file in Path(path).parent.iterdir())
     assert b"readable" not in kept

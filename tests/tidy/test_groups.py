@@ -1,11 +1,24 @@
-"""Tests of one group share a process: Spark's tests one Java, the documents' samples one port."""
+"""Tests of one group share a process: those of a file what it makes for them, those of Spark a Java."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.tidy.tree import plant
+from tests.tidy.tree import ROOT, plant
 
+CONFTEST = """
+import pytest
+
+from tests.groups import group_of
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if group := group_of(item):
+            item.add_marker(pytest.mark.xdist_group(group))
+"""
 GROUPED = """
 import os
 from pathlib import Path
@@ -13,16 +26,26 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.xdist_group("one")
+@pytest.fixture(scope="module")
+def server():
+    Path(f"made-{os.environ['PYTEST_XDIST_WORKER']}").touch()
+
+
+@pytest.fixture
+def client(server):
+    return server
+
+
 @pytest.mark.parametrize("number", range(8))
-def test_of_a_group(number):
-    Path(f"worker-{number}").write_text(os.environ["PYTEST_XDIST_WORKER"])
+def test_of_a_group(client, number):
+    pass
 """
 
 
-def test_tests_of_a_group_run_in_one_process(tmp_path: Path) -> None:
-    plant(tmp_path, {"test_grouped.py": GROUPED, "pytest.ini": "[pytest]\n"})
+def test_what_a_file_makes_for_its_tests_is_made_in_one_process(tmp_path: Path) -> None:
+    plant(tmp_path, {"conftest.py": CONFTEST, "test_grouped.py": GROUPED, "pytest.ini": "[pytest]\n"})
     command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", "-q", "test_grouped.py"]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout
-    assert len({file.read_text() for file in tmp_path.glob("worker-*")}) == 1
+    assert len(list(tmp_path.glob("made-*"))) == 1

@@ -27,7 +27,6 @@ QueueName = Annotated[str, typer.Argument(help="The queue.", metavar="QUEUE", sh
 Ids = Annotated[
     list[int] | None, typer.Argument(help="Dead letters by id.", metavar="ID...", show_default="all of them")
 ]
-BITE = 1_000
 ERROR_LENGTH_SHOWN = 60
 
 
@@ -98,8 +97,8 @@ async def requeue_letters(
     if to and all_groups:
         raise Misuse("--to pushes to another queue, --all-groups stays in this one: choose one")
 
-    async def requeue(chosen: "Queue", some: list[int], limit: int) -> int:
-        return await chosen.requeue(some or None, limit=limit, to=to or None, all_groups=all_groups)
+    async def requeue(chosen: "Queue", some: list[int]) -> int:
+        return await chosen.requeue(some or None, to=to or None, all_groups=all_groups)
 
     return await _each(settings, queue, ids or [], requeue, "requeued")
 
@@ -122,11 +121,11 @@ def purge_letters(
     return _each(settings, queue, ids or [], _purge, "purged")
 
 
-Deed = Callable[["Queue", list[int], int], Awaitable[int]]
+Deed = Callable[["Queue", list[int]], Awaitable[int]]
 
 
-async def _purge(queue: "Queue", ids: list[int], limit: int) -> int:
-    return await queue.purge(ids or None, limit=limit)
+async def _purge(queue: "Queue", ids: list[int]) -> int:
+    return await queue.purge(ids or None)
 
 
 async def _each(settings: Settings, name: str, ids: list[int], deed: Deed, done: str) -> Result:
@@ -138,24 +137,11 @@ async def _each(settings: Settings, name: str, ids: list[int], deed: Deed, done:
 
 
 async def _do(settings: Settings, name: str, ids: list[int], deed: Deed) -> int:
-    """How many it was done to. All go in bites, as many as there are now: a requeued letter may die again meanwhile."""
-    from headwater.errors import QueueMissing
-
+    """How many it was done to."""
     async with reached(settings) as hw:
         queue = hw.queue(name)
-        status = await queue.status()
-        if status is None:
-            raise QueueMissing(f"there is no queue {name!r}")
-        if ids:
-            await _need_letters(queue, ids)
-            return await deed(queue, ids, BITE)
-        done = 0
-        while done < status.dead_letters:
-            count = await deed(queue, [], min(BITE, status.dead_letters - done))
-            if not count:
-                break
-            done += count
-        return done
+        await _need_letters(queue, ids)
+        return await deed(queue, ids)
 
 
 async def _need_letters(queue: "Queue", ids: list[int]) -> None:

@@ -10,6 +10,7 @@ It is read once from left to right: time and memory are bounded by the length of
 """
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from headwater.filters.leaves import COMPARISONS, Side, as_condition, as_side, compare, contains, is_in, starts_with
@@ -49,6 +50,7 @@ _plain_escapes = dict(zip("abfnrtv\\?\"'`", "\a\b\f\n\r\t\v\\?\"'`", strict=True
 _constants: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _methods = {"contains": contains, "startsWith": starts_with}
 DIGITS_MAX = 50
+TEXTS_KNOWN_MAX = 512
 END = ""
 
 
@@ -60,12 +62,14 @@ class Token(NamedTuple):
     position: int
 
 
+@lru_cache(TEXTS_KNOWN_MAX)
 def parse(text: str) -> Expression:
     """The expression that a text in the filter language means.
 
     >>> parse('state == "open" && (size > 10 || "urgent" in labels)')
 
-    Raises InvalidFilter or FilterTooLarge, with the position at which it goes wrong.
+    Raises InvalidFilter or FilterTooLarge, with the position at which it goes wrong. The last texts are known: one is
+    asked for where it is handed in, where it is used, and by all who follow the same documents.
     """
     if len(text) > TEXT_LENGTH_MAX:
         refuse_size(TEXT_LENGTH_MAX, f"a filter has up to {TEXT_LENGTH_MAX:,} characters; got {len(text):,}")

@@ -1,6 +1,7 @@
 """The JSON form of filters: a list of conditions `{field, op, value}`, all of which have to hold."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from headwater.filters.leaves import COMPARISONS, compare
 from headwater.filters.tree import (
@@ -20,8 +21,10 @@ from headwater.filters.tree import (
     refuse,
     refuse_size,
 )
+from headwater.model.document import Condition
 
 OPERATORS = ("==", "!=", ">", ">=", "<", "<=", "in", "contains")
+FIELDS_KNOWN_MAX = 1_024
 _keys = frozenset({"field", "op", "value"})
 
 
@@ -34,13 +37,19 @@ def parse_conditions(conditions: Sequence[object]) -> Expression:
     """
     if len(conditions) > NODES_MAX:
         refuse_size(NODES_MAX, f"a filter may have {NODES_MAX} conditions; got {len(conditions):,}")
-    return check_size(join(And, [_condition(one, number) for number, one in enumerate(conditions)]))
+    parts = [_condition(one, number) for number, one in enumerate(conditions)]
+    # One is never too large.
+    return parts[0] if len(parts) == 1 else check_size(join(And, parts))
 
 
 def _condition(condition: object, number: int) -> Expression:
-    if not isinstance(condition, Mapping) or condition.keys() - _keys or "value" not in condition:
+    operator: object
+    if type(condition) is Condition:
+        field, operator, value = _field(condition.field, number), condition.op, condition.value
+    elif not isinstance(condition, Mapping) or condition.keys() - _keys or "value" not in condition:
         refuse(number, 'a condition is {"field": …, "op": …, "value": …}')
-    field, operator, value = _field(condition.get("field"), number), condition.get("op"), condition["value"]
+    else:
+        field, operator, value = _field(condition.get("field"), number), condition.get("op"), condition["value"]
     if operator == "in":
         if not isinstance(value, list | tuple):
             refuse(number, "`in` takes a list of values")
@@ -55,4 +64,10 @@ def _condition(condition: object, number: int) -> Expression:
 def _field(name: object, number: int) -> Field:
     if not isinstance(name, str) or len(name) > PATH_LENGTH_MAX * (NAME_LENGTH_MAX + 1):
         refuse(number, "`field` is the name of a field, with dots into objects")
+    return _named(name, number)
+
+
+@lru_cache(FIELDS_KNOWN_MAX)
+def _named(name: str, number: int) -> Field:
+    """A name is looked at once: the same few are asked for again and again."""
     return Field(check_path(tuple(name.split(".")), number))

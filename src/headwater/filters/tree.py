@@ -4,6 +4,7 @@
     Equal  Order  OneOf  Holds  HasText  StartsWith  Present        leaves: one subject, a field or a claim
 
 Two trees that differ in `1` and `True` alone are equal to Python: nothing may be found again by a tree as its key.
+Nothing in a tree leads back to it, so the collector of cycles need not look at the filters of all who follow.
 """
 
 import math
@@ -34,7 +35,7 @@ NAME_SIGNS = frozenset("_-$@: ")
 Scalar = bool | int | float | str | None
 
 
-class Field(msgspec.Struct, frozen=True):
+class Field(msgspec.Struct, frozen=True, gc=False):
     """A field of the document, by the names that lead to it."""
 
     path: tuple[str, ...]
@@ -43,7 +44,7 @@ class Field(msgspec.Struct, frozen=True):
         return ".".join(self.path)
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True, gc=False):
     """Something that is known of who asks: `auth.sub`."""
 
     path: tuple[str, ...]
@@ -65,20 +66,20 @@ class Comparison(StrEnum):
     GREATER_OR_EQUAL = ">="
 
 
-class Constant(msgspec.Struct, frozen=True):
+class Constant(msgspec.Struct, frozen=True, gc=False):
     """Always, or never."""
 
     value: bool
 
 
-class Equal(msgspec.Struct, frozen=True):
+class Equal(msgspec.Struct, frozen=True, gc=False):
     """The subject has this value; null is also what a missing field has."""
 
     subject: Subject
     value: Operand
 
 
-class Order(msgspec.Struct, frozen=True):
+class Order(msgspec.Struct, frozen=True, gc=False):
     """The subject is of the kind of the value, a number or a text, and lies so to it."""
 
     subject: Subject
@@ -86,53 +87,53 @@ class Order(msgspec.Struct, frozen=True):
     value: Operand
 
 
-class OneOf(msgspec.Struct, frozen=True):
+class OneOf(msgspec.Struct, frozen=True, gc=False):
     """The subject has one of these values."""
 
     subject: Subject
     values: tuple[Scalar, ...] | Claim
 
 
-class Holds(msgspec.Struct, frozen=True):
+class Holds(msgspec.Struct, frozen=True, gc=False):
     """The subject is a list, and the value is in it."""
 
     subject: Subject
     value: Operand
 
 
-class HasText(msgspec.Struct, frozen=True):
+class HasText(msgspec.Struct, frozen=True, gc=False):
     """The subject is a text, and this is a part of it."""
 
     subject: Subject
     value: Operand
 
 
-class StartsWith(msgspec.Struct, frozen=True):
+class StartsWith(msgspec.Struct, frozen=True, gc=False):
     """The subject is a text that begins so."""
 
     subject: Subject
     value: Operand
 
 
-class Present(msgspec.Struct, frozen=True):
+class Present(msgspec.Struct, frozen=True, gc=False):
     """The subject is there, with any value, null too."""
 
     subject: Subject
 
 
-class And(msgspec.Struct, frozen=True):
+class And(msgspec.Struct, frozen=True, gc=False):
     """All of these."""
 
     parts: tuple["Expression", ...]
 
 
-class Or(msgspec.Struct, frozen=True):
+class Or(msgspec.Struct, frozen=True, gc=False):
     """One of these at least."""
 
     parts: tuple["Expression", ...]
 
 
-class Not(msgspec.Struct, frozen=True):
+class Not(msgspec.Struct, frozen=True, gc=False):
     """The opposite."""
 
     part: "Expression"

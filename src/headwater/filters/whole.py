@@ -17,7 +17,7 @@ def whole_filter(conditions: Sequence[Condition], text: str, claims: str = "") -
 
     >>> whole_filter([Condition("state", "==", "open")], "owner == auth.sub", '{"sub": "ada"}')
     """
-    parts = [parse_conditions([msgspec.structs.asdict(one) for one in conditions])]
+    parts = [parse_conditions(conditions)]
     if text:
         parts.append(parse(text))
     whole = join(And, parts)

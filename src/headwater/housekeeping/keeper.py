@@ -7,6 +7,7 @@ from headwater.clock import Clock
 from headwater.config import Config
 from headwater.errors import Closed, StoreFull, StoreReplaced
 from headwater.housekeeping.forgetter import Forgetter
+from headwater.housekeeping.index_builder import IndexBuilder
 from headwater.housekeeping.job_pruner import JobPruner
 from headwater.housekeeping.job_rescuer import JobRescuer
 from headwater.housekeeping.lane_sweeper import LaneSweeper
@@ -36,6 +37,7 @@ class Keeper:
             JobRescuer(committer, config),
             JobPruner(committer, config),
             LaneSweeper(committer, config),
+            IndexBuilder(store, committer, config),
             self._reserver,
             *store.chores(),
         ]

@@ -76,8 +76,12 @@ class JobApp(JobRegistry):
         await opened.start()
         self._headwater = opened
         self.use(opened.jobs)
-        await opened.jobs.register(self.policies())
-        await opened.jobs.declare(self.schedules)
+        try:
+            await opened.jobs.register(self.policies())
+            await opened.jobs.declare(self.schedules)
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
         return self
 
     async def __aexit__(

@@ -301,6 +301,13 @@ class Committer:
             self.full = False
             log.warning("there is room on the disk again: pushes are taken")
 
+    def refuse_waiting(self, error: StoreFull) -> None:
+        """What is on its way finds no room, and all there is may be on its way: whoever waits behind it is told."""
+        self._fill_up(error)
+        waiting, self._pending = self._pending, []
+        for submission in waiting:
+            submission.fail(error)
+
     def _fill_up(self, error: StoreFull) -> None:
         """Told once, however many are refused: a full disk must not fill the log as well."""
         if not self.full:

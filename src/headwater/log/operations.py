@@ -175,8 +175,8 @@ class Pop(Operation[Popped], frozen=True, kw_only=True):
 
     `partitions` bounds of how many they may be; 0 is as many as the batch needs. `sharers` says how many others wait
     for the same: no pop takes more than its share of what is ready. `lanes` are those of a queue that is made by this.
-    `holder` says who asks, for whoever looks at the leases. `asks_again` says that nothing is no answer yet: whoever
-    waits goes on asking, with the same key.
+    `holder` says who asks, for whoever looks at the leases. With its key, a pop gets what it got before as long as it
+    holds that, and else what a new one would.
     """
 
     group: str = GROUP_DEFAULT
@@ -193,7 +193,6 @@ class Pop(Operation[Popped], frozen=True, kw_only=True):
     sharers: int = 0
     lanes: int = LANES_DEFAULT
     holder: str = ""
-    asks_again: bool = False
 
 
 class Acked(msgspec.Struct, frozen=True, gc=False):

@@ -3,12 +3,14 @@
 import base64
 import binascii
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
 
 from headwater.errors import InvalidOption
-from headwater.model.document import Fields, OrderBy, value_at
+from headwater.model.document import Document, Fields, OrderBy, value_at
 from headwater.model.order_key import order_key
 
 
@@ -49,6 +51,43 @@ def place_of(cursor: QueryCursor, order: Sequence[OrderBy]) -> Place:
 def cursor_of(flat: Fields, order: Sequence[OrderBy]) -> QueryCursor:
     """The place of a document."""
     return QueryCursor(tuple(order_key(value_at(flat, by.field)) for by in order), flat["id"])
+
+
+def count_within(documents: Sequence[Document], bytes_max: int) -> int:
+    """How many of the first ones have so many bytes together; one in any case."""
+    if sum([len(document.body) for document in documents]) <= bytes_max:
+        return max(1, len(documents))
+    sizes = accumulate(len(document.body) for document in documents)
+    return max(1, sum(1 for size in sizes if size <= bytes_max))
+
+
+class Foremost:
+    """Of documents that come in any order, the first ones in the order of a query: so many, and none behind the one
+    that makes them larger than so many bytes. What comes behind those is let go on the way."""
+
+    def __init__(self, limit: int, bytes_max: int) -> None:
+        self._limit = limit
+        self._bytes_max = bytes_max
+        self._kept: list[tuple[Place, Document]] = []
+        self._bytes = 0
+
+    def add(self, place: Place, document: Document) -> None:
+        """One more, which has this place in the order."""
+        self._kept.append((place, document))
+        self._bytes += len(document.body)
+        if len(self._kept) > 2 * self._limit or self._bytes > 2 * self._bytes_max:
+            self._let_go()
+
+    def documents(self) -> list[Document]:
+        """The first ones, in order."""
+        self._let_go()
+        return [document for _, document in self._kept]
+
+    def _let_go(self) -> None:
+        self._kept.sort(key=itemgetter(0))
+        within = count_within([document for _, document in self._kept], self._bytes_max)
+        del self._kept[min(self._limit, within + 1) :]
+        self._bytes = sum(len(document.body) for _, document in self._kept)
 
 
 def write_cursor(cursor: QueryCursor) -> str:

@@ -13,6 +13,7 @@ import msgspec
 NULL, FALSE, TRUE, NUMBER, TEXT, LIST, OBJECT, END = (bytes([tag]) for tag in range(1, 9))
 # Numbers: negative, zero, positive.
 _NEGATIVE, _ZERO, _POSITIVE = b"\x01", b"\x02", b"\x03"
+_END_OF_NEGATIVE = b"\xff"
 _EXPONENT_BYTES = 4
 _EXPONENT_BIAS = 2**31
 _flipped = bytes(255 - byte for byte in range(256))
@@ -49,8 +50,13 @@ def _number(value: int | float) -> bytes:
     magnitude = _magnitude(abs(value))
     if value > 0:
         return _POSITIVE + magnitude
-    # Behind a shorter one of the same beginning comes what is further from zero, so its end has to count as high.
-    return _NEGATIVE + magnitude.translate(_flipped) + b"\xff"
+    exponent, fraction = magnitude[:_EXPONENT_BYTES], magnitude[_EXPONENT_BYTES:]
+    return _NEGATIVE + exponent.translate(_flipped) + _below_end(fraction.translate(_flipped)) + _END_OF_NEGATIVE
+
+
+def _below_end(fraction: bytes) -> bytes:
+    """A longer fraction that begins alike is further from zero, and less: no byte of it counts as high as an end."""
+    return fraction.replace(b"\xfe", b"\xfe\x00").replace(_END_OF_NEGATIVE, b"\xfe\x01")
 
 
 def _magnitude(value: int | float) -> bytes:

@@ -67,6 +67,7 @@ _decode = msgspec.json.Decoder().decode
 _raw = msgspec.json.Decoder(msgspec.Raw)
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 _record_list = msgspec.json.Decoder(list[Record])
+_record_lists = msgspec.json.Decoder(list[list[Record]])
 _bare_list = msgspec.json.Decoder(list[BareRecord])
 _ids_only = msgspec.json.Decoder(list[msgspec.defstruct("Identity", [("transactionId", str, "")])])  # type: ignore[misc]
 
@@ -202,6 +203,17 @@ def split_records(body: bytes) -> list[Record]:
         return _record_list.decode(body)
     except msgspec.MsgspecError as error:
         raise StoreDamaged(f"records cannot be read: {error}") from error
+
+
+def split_bodies(bodies: Sequence[bytes]) -> list[list[Record]]:
+    """The records of each of some bodies."""
+    try:
+        found = _record_lists.decode(b"[%b]" % b",".join(bodies))
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(f"records cannot be read: {error}") from error
+    if len(found) != len(bodies):
+        raise StoreDamaged("records cannot be read: a body is none of one segment")
+    return found
 
 
 def split_if_bare(body: bytes) -> list[BareRecord] | None:

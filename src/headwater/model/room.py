@@ -190,8 +190,13 @@ def message_of(room: str, record: Record, written_at: Timestamp, offset: Offset 
 
 def merged(base: msgspec.Raw, more: msgspec.Raw) -> msgspec.Raw:
     """An object with the fields of another laid over it."""
+    return msgspec.Raw(msgspec.json.encode({**_objects.decode(base), **_objects.decode(more)}))
+
+
+def check_object(data: msgspec.Raw) -> None:
+    """Raises when a message of a type that is merged is no object."""
     try:
-        return msgspec.Raw(msgspec.json.encode({**_objects.decode(base), **_objects.decode(more)}))
+        _objects.decode(data)
     except msgspec.MsgspecError:
         raise InvalidPayload("messages of a type that is merged are JSON objects") from None
 

@@ -19,6 +19,7 @@ from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in
 from headwater.services.outgoing import Target, target_of
 from headwater.services.queue import Queue, make_pop
 from headwater.services.room import Room
+from headwater.services.rooms import Rooms
 from headwater.services.transaction import Together
 from headwater.services.verbs import Verbs
 from headwater.stores.document_questions import ListDocumentRules
@@ -28,10 +29,11 @@ from headwater.stores.questions import GroupStatus, LeaseStatus, ListGroups, Lis
 class Database:
     """The queues and jobs of one tenant."""
 
-    def __init__(self, queues: Verbs, name: str, jobs: JobVerbs | None = None) -> None:
+    def __init__(self, queues: Verbs, name: str, jobs: JobVerbs | None = None, rooms: Rooms | None = None) -> None:
         self.queues_service = queues
         self.name = check_name("database", name)
         self._jobs = None if jobs is None else Jobs(jobs, self.name)
+        self._rooms = rooms
 
     @property
     def life(self) -> Life:
@@ -48,7 +50,7 @@ class Database:
 
     def room(self, name: str) -> Room:
         """The room of this name; it is there as soon as somebody says something or comes."""
-        return Room(self.queues_service, self.name, name)
+        return Room(self.queues_service, self.name, name, self._rooms)
 
     def queue(self, name: str) -> Queue:
         """The queue of this name; it is made when it is first pushed to or configured."""

@@ -160,7 +160,7 @@ def check_field(name: object) -> str:
 def check_conditions(conditions: object) -> tuple[Condition, ...]:
     """Conditions as they are handed in; raises when they mean nothing."""
     found = as_conditions(conditions)
-    filters.parse_conditions([msgspec.structs.asdict(one) for one in found])
+    filters.parse_conditions(found)
     return found
 
 

@@ -5,10 +5,8 @@ says after it: each document of the snapshot knows the commit that wrote it, so 
 """
 
 import asyncio
-import heapq
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate
 from typing import Any, Literal
 
 import msgspec
@@ -36,12 +34,12 @@ from headwater.model.document import (
     new_document_id,
     write_fields,
 )
-from headwater.model.document_order import cursor_of, place_of, write_cursor
+from headwater.model.document_order import Foremost, count_within, cursor_of, place_of, write_cursor
 from headwater.model.names import Lsn, Offset
 from headwater.services.document_checks import QUERY_LIMIT_MAX, as_conditions, check_conditions, check_query, orders_of
 from headwater.services.life import Life, verb
 from headwater.services.own_records import document_changes
-from headwater.services.system_collections import Rows, Sees, document_of, find_system, is_system, list_rows
+from headwater.services.system_collections import Rows, Sees, document_of, find_row, find_system, is_system, list_rows
 from headwater.services.verbs import Verbs
 from headwater.stores.contract import Answerer
 from headwater.stores.document_questions import (
@@ -95,37 +93,18 @@ class LiveChange(msgspec.Struct, frozen=True):
 # ── queries ──
 
 
-async def find_all(store: Answerer, asked: QueryDocuments) -> DocumentList:
+async def find_all(store: Answerer, asked: QueryDocuments, bytes_max: int = PAGE_BYTES_MAX) -> DocumentList:
     """What is asked for, as much of it as one answer may have, with the cursor to go on."""
     query = asked.query
-    asked = msgspec.structs.replace(asked, query=msgspec.structs.replace(query, limit=query.limit + 1))
+    one_more = msgspec.structs.replace(query, limit=query.limit + 1)
+    asked = msgspec.structs.replace(asked, query=one_more, bytes_max=bytes_max)
     page = await store.ask(asked)
-    found = await gather_rest(store, asked, page, PAGE_BYTES_MAX)
-    documents = found[: min(query.limit, _count_within(found, PAGE_BYTES_MAX))]
+    found = await gather_rest(store, asked, page) if page.position else page.documents
+    documents = found[: min(query.limit, count_within(found, bytes_max))]
     cursor = ""
     if len(found) > len(documents):
         cursor = write_cursor(cursor_of(documents[-1].flat(), query.order_by))
     return DocumentList(documents, cursor, page.lsn)
-
-
-def _count_within(documents: Sequence[Document], bytes_max: int) -> int:
-    """How many of the first ones have so many bytes together; one in any case."""
-    sizes = accumulate(len(document.body) for document in documents)
-    return max(1, sum(1 for size in sizes if size <= bytes_max))
-
-
-async def find_some(store: Answerer, asked: QueryDocuments) -> DocumentList:
-    """The same, for who goes on until there is no cursor: fewer than asked for where they are large together."""
-    query = asked.query
-    wanted = msgspec.structs.replace(asked, query=msgspec.structs.replace(query, limit=query.limit + 1))
-    page = first = await store.ask(wanted)
-    while page.is_ordered and page.position and not page.documents:
-        page = await store.ask(msgspec.structs.replace(wanted, position=page.position))
-    found = page.documents if page.is_ordered else await gather_rest(store, wanted, page)
-    documents = found[: query.limit]
-    is_more = len(found) > query.limit or bool(page.is_ordered and page.position)
-    cursor = write_cursor(cursor_of(documents[-1].flat(), query.order_by)) if is_more else ""
-    return DocumentList(documents, cursor, first.lsn)
 
 
 async def find_rows(
@@ -136,33 +115,31 @@ async def find_rows(
     return DocumentList(*await find_system(store, asked.database, asked.query, now, sees, expression))
 
 
-async def _gather(store: Answerer, asked: QueryDocuments) -> tuple[list[Document], Lsn]:
-    """The first `limit` documents of a query, put together from as many answers as it takes."""
-    page = await store.ask(asked)
-    return await gather_rest(store, asked, page), page.lsn
-
-
-async def gather_rest(
-    store: Answerer, asked: QueryDocuments, page: DocumentPage, bytes_max: int | None = None
-) -> list[Document]:
-    """The same, where the first answer is known; of those that come in order, none beyond the one that has too much."""
+async def gather_rest(store: Answerer, asked: QueryDocuments, page: DocumentPage) -> list[Document]:
+    """The first `limit` documents of a query, put together from as many answers as it takes, of which one is known;
+    none behind the one that makes them too large for one answer."""
+    if not page.is_ordered:
+        return await _gather_sorted(store, asked, page)
     query, found = asked.query, page.documents
-    while page.position and not (page.is_ordered and len(found) >= query.limit):
-        if page.is_ordered and bytes_max is not None and _count_within(found, bytes_max) < len(found):
-            break
-        rest = msgspec.structs.replace(query, limit=query.limit - len(found)) if page.is_ordered else query
+    while page.position and len(found) < query.limit and count_within(found, asked.bytes_max) >= len(found):
+        rest = msgspec.structs.replace(query, limit=query.limit - len(found))
         page = await store.ask(msgspec.structs.replace(asked, query=rest, position=page.position))
-        found = _joined(found, page, query)
+        found = found + page.documents
     return found
 
 
-def _joined(found: list[Document], page: DocumentPage, query: DocumentQuery) -> list[Document]:
-    if page.is_ordered:
-        return found + page.documents
-    order = query.order_by
-    return heapq.nsmallest(
-        query.limit, [*found, *page.documents], key=lambda one: place_of(cursor_of(one.flat(), order), order)
-    )
+async def _gather_sorted(store: Answerer, asked: QueryDocuments, page: DocumentPage) -> list[Document]:
+    """The same, where each answer has the first ones of those that were looked at for it."""
+    if not page.position:
+        return page.documents
+    order = asked.query.order_by
+    found = Foremost(asked.query.limit, asked.bytes_max)
+    while True:
+        for document in page.documents:
+            found.add(place_of(cursor_of(document.flat(), order), order), document)
+        if not page.position:
+            return found.documents()
+        page = await store.ask(msgspec.structs.replace(asked, position=page.position))
 
 
 # ── live queries ──
@@ -207,12 +184,12 @@ class LiveQuery:
         lsn: Lsn | None = None
         query = msgspec.structs.replace(self._query, limit=QUERY_LIMIT_MAX, start_after="")
         while True:
-            found, at = await _gather(self._verbs.store, QueryDocuments(self._database, query))
-            lsn = at if lsn is None else lsn
-            documents += found
-            if len(found) < query.limit:
+            page = await find_all(self._verbs.store, QueryDocuments(self._database, query))
+            lsn = page.lsn if lsn is None else lsn
+            documents += page
+            if not page.next_cursor:
                 break
-            query = msgspec.structs.replace(query, start_after=write_cursor(cursor_of(found[-1].flat(), ())))
+            query = msgspec.structs.replace(query, start_after=page.next_cursor)
         self._members = {document.id: document.lsn for document in documents}
         return LiveChange("snapshot", documents=documents, lsn=lsn)
 
@@ -284,8 +261,8 @@ class Collection:
     async def get(self, id: str) -> Document | None:
         """The document; None when there is none, or not any more."""
         if is_system(self.name):
-            rows = await list_rows(self._verbs.store, self._database, self.name, self._verbs.clock.now())
-            return document_of(rows[id]) if id in rows else None
+            row = await find_row(self._verbs.store, self._database, self.name, id, self._verbs.clock.now())
+            return None if row is None else document_of(row)
         found = await self._verbs.store.ask(FindDocument(self._database, self.name, check_document_id(id)))
         return None if found is None or found.deleted else found
 

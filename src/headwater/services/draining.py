@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 
 BITE = 200
 PAUSE_SECONDS_MAX = 30.0
+# A database that is away comes back at a moment that nobody tells: it is asked again at least this often.
+AWAY_SECONDS_MAX = 5.0
 
 Result = TypeVar("Result")
 
@@ -217,7 +219,7 @@ class Drain:
                     raise
                 tries += 1
                 log.warning("the outbox cannot be drained now, and is tried again: %s: %s", error.code, error)
-                await asyncio.sleep(pause_seconds(tries, every_seconds))
+                await asyncio.sleep(min(pause_seconds(tries, every_seconds), max(every_seconds, AWAY_SECONDS_MAX)))
             else:
                 tries = 0
                 if not more:

@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from headwater.clock import Timestamp
 from headwater.errors import InvalidOption, TooLarge
-from headwater.log.job_operations import NewJob
+from headwater.log.job_operations import NewJob, PutSchedule
+from headwater.model.cron import find_timezone, next_cron
 from headwater.model.job import COMMAND_PREFIX, HIDDEN, JOBS_QUEUE, SHELL, runs_command
 from headwater.model.names import check_name
 from headwater.model.record import check_texts
@@ -63,6 +65,27 @@ def check_declared(job: NewJob) -> NewJob:
     _check_lists(job)
     job = _in_seconds(job)
     _check_options(job)
+    return job
+
+
+_of_a_schedule = {"id": "ids of their own", "run_at": "the times of the schedule", "depends_on": "nothing to wait for"}
+
+
+def check_schedule(schedule: PutSchedule, bytes_max: int) -> NewJob:
+    """The job of a schedule that may be handed in."""
+    check_name("schedule", schedule.name)
+    if bool(schedule.cron) == bool(schedule.every_seconds):
+        raise InvalidOption("a schedule needs either cron or every")
+    find_timezone(schedule.timezone)
+    if schedule.every_seconds:
+        check_range("every", schedule.every_seconds, 0.1, SECONDS_MAX)
+    else:
+        # Which moment it is does not matter: only whether the line names any.
+        next_cron(schedule.cron, schedule.timezone, Timestamp(0))
+    job = check_job(schedule.job, bytes_max)
+    for option, instead in _of_a_schedule.items():
+        if getattr(job, option):
+            raise InvalidOption(f"the jobs of a schedule have {instead}: leave out {option}")
     return job
 
 

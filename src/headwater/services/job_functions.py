@@ -15,12 +15,12 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
-from headwater.errors import Closed, InvalidOption
-from headwater.log.job_operations import NewJob
+from headwater.errors import Closed, InvalidInput, InvalidOption
+from headwater.log.job_operations import NewJob, PutSchedule
 from headwater.model.job import JobState
 from headwater.model.job_policy import JobPolicy, policy_of
 from headwater.services.callables import check_no_generator
-from headwater.services.job_checks import SECONDS_MAX, check_declared, check_range
+from headwater.services.job_checks import SECONDS_MAX, check_declared, check_range, check_schedule
 from headwater.services.job_options import (
     CallOptions,
     FunctionOptions,
@@ -317,10 +317,17 @@ class JobRegistry:
 
     def schedule(self, name: str, job: NewJob, *, cron: str = "", every: Seconds = 0.0, timezone: str = "UTC") -> None:
         """Declare a schedule: `app.schedule("nightly", report.job(), cron="0 3 * * *")`. Apps and workers that start
-        bring the store up to date with it; one that somebody has paused stays so."""
+        bring the store up to date with it; one that somebody has paused stays so. What is wrong is refused here."""
         if any(known.name == name for known in self.schedules):
             raise InvalidOption(f"there is a schedule {name!r} already")
-        self.schedules.append(DeclaredSchedule(name, job, cron, seconds_of("every", every), timezone))
+        seconds = seconds_of("every", every)
+        asked = PutSchedule(name=name, job=job, cron=cron, every_seconds=seconds, timezone=timezone)
+        try:
+            # How large a job may be, the store says that it goes to.
+            job = check_schedule(asked, bytes_max=sys.maxsize)
+        except InvalidInput as error:
+            raise InvalidOption(f"schedule {name!r:.80}: {error}") from error
+        self.schedules.append(DeclaredSchedule(name, job, cron, seconds, timezone))
 
     def add_sync(self, job: NewJob) -> EnqueuedJob:
         """The same without async."""

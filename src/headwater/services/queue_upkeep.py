@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from msgspec import UNSET, UnsetType, structs
 
@@ -36,6 +37,10 @@ from headwater.stores.questions import (
     QueueStatus,
     TraceEvent,
 )
+
+DEAD_LETTERS_AT_ONCE = 1_000
+
+DeadLetterDeed = TypeVar("DeadLetterDeed", Requeue, Purge)
 
 
 class QueueUpkeep:
@@ -139,7 +144,8 @@ class QueueUpkeep:
 
     @verb
     async def leases(self, *, group: str | None = None, limit: int = 1_000) -> list[LeaseStatus]:
-        """What is being worked on: which partition, by which group, who holds it as far as is known, until when."""
+        """What is being worked on: which partition, by which group, who holds it as far as is known, until when; of the
+        first `limit` leases."""
         chosen = check_said_name("group", group)
         return await self._queues.store.ask(ListLeases(self.database, self.name, chosen, check_limit(limit)))
 
@@ -210,7 +216,7 @@ class QueueUpkeep:
 
     @verb
     async def dead_letters(self, *, limit: int = 100, after: int = 0) -> list[DeadLetter]:
-        """Records that failed for good, oldest first."""
+        """Records that failed for good, oldest first: the first `limit` whose id is above `after`."""
         check_number("after", after)
         found: list[DeadLetter] = []
         wanted = check_limit(limit)
@@ -225,34 +231,58 @@ class QueueUpkeep:
 
     @verb
     async def requeue(
-        self, ids: Sequence[int] | None = None, *, limit: int = 1_000, to: str | None = None, all_groups: bool = False
+        self,
+        ids: Sequence[int] | None = None,
+        *,
+        limit: int | None = None,
+        to: str | None = None,
+        all_groups: bool = False,
     ) -> int:
-        """Have dead letters delivered once more, those with these ids or the oldest `limit`; how many there were.
-        An empty list of ids is none of them.
+        """Have dead letters delivered once more: those with these ids, the oldest `limit`, or all of them; how many
+        there were. An empty list of ids is none of them.
 
         Each goes to the group that it failed for, and to no other. `all_groups` delivers it to all of them, in the
-        partition it came from; `to` pushes it to another queue.
+        partition it came from; `to` pushes it to another queue. All of them go a thousand at a time: an error leaves
+        those before it requeued.
         """
         operation = Requeue(
             database=self.database,
             queue=self.name,
             ids=() if ids is None else check_ids(ids),
-            limit=check_limit(limit),
+            limit=check_limit(DEAD_LETTERS_AT_ONCE if limit is None else limit),
             to=check_said_name("queue", to),
             all_groups=check_flag("all_groups", all_groups),
         )
         if ids is not None and not operation.ids:
             return 0
-        return (await self._queues.run(operation)).count
+        return await self._of_dead_letters(operation, all_of_them=ids is None and limit is None)
 
     @verb
-    async def purge(self, ids: Sequence[int] | None = None, *, limit: int = 1_000) -> int:
-        """Drop dead letters for good: those with these ids, or the oldest `limit`. An empty list of ids is none."""
-        chosen = () if ids is None else check_ids(ids)
-        operation = Purge(database=self.database, queue=self.name, ids=chosen, limit=check_limit(limit))
-        if ids is not None and not chosen:
+    async def purge(self, ids: Sequence[int] | None = None, *, limit: int | None = None) -> int:
+        """Drop dead letters for good: those with these ids, the oldest `limit`, or all of them; how many there were. An
+        empty list of ids is none of them."""
+        operation = Purge(
+            database=self.database,
+            queue=self.name,
+            ids=() if ids is None else check_ids(ids),
+            limit=check_limit(DEAD_LETTERS_AT_ONCE if limit is None else limit),
+        )
+        if ids is not None and not operation.ids:
             return 0
-        return (await self._queues.run(operation)).count
+        return await self._of_dead_letters(operation, all_of_them=ids is None and limit is None)
+
+    async def _of_dead_letters(self, operation: DeadLetterDeed, *, all_of_them: bool) -> int:
+        """How many it was done to. All of them are as many as there are now: a requeued one may die again meanwhile."""
+        done = count = (await self._queues.run(operation)).count
+        if not all_of_them or count < operation.limit:
+            return done
+        status = await self.status()
+        end = done + (0 if status is None else status.dead_letters)
+        while count and done < end:
+            bite = structs.replace(operation, limit=min(operation.limit, end - done))
+            count = (await self._queues.run(bite)).count
+            done += count
+        return done
 
     @verb
     async def trace(self, message: Message, event: str, data: object = None, names: Sequence[str] = ()) -> None:

@@ -8,8 +8,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import cast
 
-import msgspec
-
 from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import Closed, HeadwaterError
@@ -127,8 +125,6 @@ class Queues(Verbs):
         self.check_pop(operation)
         self.check_wait(wait_seconds)
         if wait_seconds:
-            if operation.key:
-                operation = msgspec.structs.replace(operation, asks_again=True)
             await self.followers.ready()
             if self.intentions.waiting_for(operation):
                 return await self._stand_in_line(operation, wait_seconds, reports, parked, is_known)

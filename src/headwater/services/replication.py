@@ -9,11 +9,13 @@ there would pass over what was written here. Or it was made under other access r
 what is theirs. It begins anew then, and is told so.
 """
 
+from collections.abc import AsyncGenerator
 from typing import Annotated, NamedTuple
 
 import msgspec
 
 from headwater import filters
+from headwater.config import MIB
 from headwater.model.document import Document, changes_queue
 from headwater.model.document_rules import Permit, digest_of
 from headwater.model.names import Lsn
@@ -25,6 +27,9 @@ from headwater.stores.questions import FindIdentity, FindLastLsnOf
 
 ANOTHER_STORE = "the checkpoint is of another store, or of this one before it was restored; all documents follow"
 ANOTHER_LOG = "this log never was where the checkpoint says: it was put back from a copy; all documents follow"
+
+# A part of an answer ends with the document that makes it as large as this.
+PART_BYTES = 2 * MIB
 
 Number = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
@@ -83,9 +88,9 @@ class Replica:
         self._identity = self._identity or await self._queues.ask(FindIdentity())
         return self._identity
 
-    async def pull(self, checkpoint: Checkpoint | None, limit: int, bytes_max: int = 0) -> Pulled:
-        """What comes behind a checkpoint: as much as was asked for, or all that there is. With `bytes_max` it may be
-        less: none behind the document that makes it as large as that."""
+    async def pull(self, checkpoint: Checkpoint | None, limit: int, bytes_max: int) -> Pulled:
+        """What comes behind a checkpoint: as much as was asked for, or all that there is; none behind the document that
+        makes it as large as `bytes_max`."""
         await self.identify()
         if self._permit is None:
             after = await self._place_behind(checkpoint)
@@ -99,6 +104,29 @@ class Replica:
         page = await self._readable(after, limit, bytes_max, departed)
         return self._pulled(page, checkpoint, newest if page.is_last else since, after)
 
+    async def pull_in_parts(self, checkpoint: Checkpoint | None, limit: int) -> AsyncGenerator[Pulled, None]:
+        """The same, in parts of bounded size which are one answer together. It ends before a document that is in it
+        already: that was written again meanwhile, and so was everything behind it."""
+        told: set[str] = set()
+        part = await self.pull(checkpoint, limit, PART_BYTES)
+        while True:
+            yield part
+            told.update(document.id for document in part.documents)
+            if part.is_last or len(told) >= limit:
+                return
+            reached = part.checkpoint
+            part = self._before(told, await self.pull(reached, limit - len(told), PART_BYTES), reached)
+
+    def _before(self, told: set[str], part: Pulled, reached: Checkpoint) -> Pulled:
+        """What comes in a part before the first document that was told, which makes it the last."""
+        ids = [document.id for document in part.documents]
+        count = next((place for place, id in enumerate(ids) if id in told), len(ids))
+        if count == len(ids):
+            return part
+        documents = part.documents[:count]
+        since = None if reached.since is msgspec.UNSET else Lsn(reached.since)
+        return part._replace(documents=documents, checkpoint=self._behind(documents, reached, since), is_last=True)
+
     def _pulled(self, page: "_Page", checkpoint: Checkpoint | None, since: Lsn | None, after: _Place) -> Pulled:
         reached = self._behind(page.documents, None if after.resync else checkpoint, since)
         return Pulled(page.documents, reached, after.resync, page.is_last, after.rules_changed)
@@ -106,7 +134,7 @@ class Replica:
     async def _list(self, after: _Place, limit: int, bytes_max: int) -> "_Page":
         asked = ListDocumentsAfter(self._database, self._collection, after.lsn, after.id, limit, bytes_max)
         found = await self._queues.ask(asked)
-        is_cut = bytes_max > 0 and sum(len(document.body) for document in found) >= bytes_max
+        is_cut = sum(len(document.body) for document in found) >= bytes_max
         return _Page(found, is_last=len(found) < limit and not is_cut)
 
     def _complete_at(self, checkpoint: Checkpoint | None, after: _Place, newest: Lsn) -> Lsn:
@@ -178,14 +206,14 @@ class Replica:
         return not document.deleted and filters.may_read(self._permit, document.flat())
 
     async def _readable(self, after: _Place, limit: int, bytes_max: int, departed: "_Departed | None") -> "_Page":
-        """As many as were asked for, unless there are no more, or some are to be told at once."""
+        """The next ones that are theirs: as many as were asked for or have so many bytes, unless there are no more."""
         kept: list[Document] = []
         while True:
             page = await self._list(after, limit, bytes_max)
             kept += page.documents if departed is None else await self._theirs(page.documents, departed)
             if len(kept) >= limit:
                 return _Page(kept[:limit], is_last=False)
-            if page.is_last or (bytes_max and kept):
+            if page.is_last or kept:
                 return _Page(kept, page.is_last)
             after = _Place(page.documents[-1].lsn, page.documents[-1].id)
 

@@ -24,6 +24,7 @@ from headwater.model.room import (
     room_record,
     watermarks_of,
 )
+from headwater.model.room_settings import EVERY
 from headwater.services.checks import check_durability, check_seconds, check_text
 from headwater.services.life import Life, verb
 from headwater.services.room_outline import UNKNOWN, Outline, outline_of
@@ -32,6 +33,7 @@ from headwater.services.verbs import Verbs
 from headwater.stores.questions import ListPartitions
 
 if TYPE_CHECKING:
+    from headwater.services.rooms import Rooms
     from headwater.stores.questions import Segment
 
 MESSAGE_TTL_SECONDS = 60.0
@@ -40,8 +42,9 @@ MESSAGE_TTL_SECONDS = 60.0
 class Room:
     """One room of a database, on an open store or on a server."""
 
-    def __init__(self, queues: Verbs, database: str, name: str) -> None:
+    def __init__(self, queues: Verbs, database: str, name: str, rooms: "Rooms | None" = None) -> None:
         self._queues = queues
+        self._rooms = rooms
         self.database = database
         self.queue = queue_of(name)
         self.name = name
@@ -66,7 +69,8 @@ class Room:
 
         >>> await hw.room("canvas-1").send({"id": "o1", "x": 10}, type="object-create")
         """
-        level = check_durability(durability) or Durability.WRITTEN
+        asked = check_durability(durability)
+        level = asked or (EVERY if self._rooms is None else self._rooms.settings.of(type)).durability
         push = self.push_of(
             data,
             type=type,
@@ -75,6 +79,8 @@ class Room:
             ttl_seconds=ttl_seconds,
             partition=PASSING if level is Durability.MEMORY else KEPT,
         )
+        if self._rooms is not None and self._rooms.gathers(self.database, type):
+            return await self._rooms.gather(push, level, asked or Durability.MEMORY)
         answer = await self._queues.push(push, level)
         return None if level is Durability.MEMORY or answer.result is None else int(answer.result.first_offset)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from headwater.config import Durability
-from headwater.model.room import CURSOR_BATCH, Coalescing, cursor_batch, merged
+from headwater.config import Durability, strongest
+from headwater.model.room import CURSOR_BATCH, Coalescing, check_object, cursor_batch, merged
 
 
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +23,11 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
     sender: str = ""
     key: str = ""
     durability: Durability
+    """What it goes on with."""
+    at_least: Durability = Durability.MEMORY
+    """What its sender asked for, and not only its type: less is refused."""
+    ttl_seconds: float | None = None
+    """How long it is kept; None for the setting of rooms."""
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -57,15 +62,14 @@ class Gathering:
 
     def add(self, message: NewMessage, coalescing: Coalescing) -> asyncio.Future[Sent]:
         """Lay a message over the one of its key that waits."""
+        if coalescing is Coalescing.MERGE:
+            check_object(message.data)
         about = (message.database, message.room, message.type, message.key or message.sender)
         waiting = self._waiting.get(about)
         if waiting is None:
             waiting = self._waiting[about] = _Waiting(message, [])
-        elif coalescing is Coalescing.MERGE:
-            data = merged(waiting.message.data, message.data)
-            waiting.message = msgspec.structs.replace(message, data=data)
         else:
-            waiting.message = message
+            waiting.message = laid_over(waiting.message, message, coalescing)
         answer: asyncio.Future[Sent] = asyncio.get_running_loop().create_future()
         waiting.answers.append(answer)
         self._flush_later()
@@ -93,6 +97,22 @@ class Gathering:
     def _flush_later(self) -> None:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._seconds(), self.flush)
+
+
+def laid_over(before: NewMessage, message: NewMessage, coalescing: Coalescing) -> NewMessage:
+    """What goes on of two messages of one key: as safe as any of their senders asked for. Fields of several senders are
+    from none of them."""
+    data, sender = message.data, message.sender
+    if coalescing is Coalescing.MERGE:
+        data = merged(before.data, data)
+        sender = sender if sender == before.sender else ""
+    return msgspec.structs.replace(
+        message,
+        data=data,
+        sender=sender,
+        durability=strongest(before.durability, message.durability),
+        at_least=strongest(before.at_least, message.at_least),
+    )
 
 
 def _answer_all(sent: asyncio.Future[Sent], answers: list[asyncio.Future[Sent]]) -> None:

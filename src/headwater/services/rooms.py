@@ -20,7 +20,7 @@ import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.config import Durability
-from headwater.errors import Closed, InvalidInput
+from headwater.errors import Closed, InvalidInput, InvalidOption
 from headwater.log.committer import CommittedResult
 from headwater.log.room_operations import RoomPush, TrimRoom
 from headwater.model.names import Lsn, Offset
@@ -31,11 +31,13 @@ from headwater.model.room import (
     CURSOR,
     DISCONNECTED,
     KEPT,
+    KEY,
     MEMBERS_TOLD_MAX,
     OWN_TYPES,
     PASSING,
     PRESENCE,
     PRESENCE_SECONDS,
+    SENDER,
     SNAPSHOT,
     Came,
     Coalescing,
@@ -45,6 +47,7 @@ from headwater.model.room import (
     check_cursor,
     lowest_watermark,
     queue_of,
+    room_of,
     room_record,
 )
 from headwater.model.room_settings import CleanupPolicy, RoomSettings
@@ -154,6 +157,28 @@ class Rooms:
             return self._pass_on(message)
         return self._gathering.add(message, coalescing)
 
+    def gathers(self, database: str, type: str) -> bool:
+        """Whether messages of a type that come too fast are laid over each other on their way to the log."""
+        return self.settings.of(type).coalescing is not Coalescing.EVERY and self.goes_through_log(database)
+
+    async def gather(self, push: RoomPush, durability: Durability, at_least: Durability) -> int | None:
+        """Send what a program says like what members say; its offset, None for what only passes."""
+        (record,) = push.records
+        headers = record.headers or {}
+        message = NewMessage(
+            database=push.database,
+            room=room_of(push.queue),
+            type=record.type,
+            data=record.data,
+            sender=headers.get(SENDER, ""),
+            key=headers.get(KEY, ""),
+            durability=durability,
+            at_least=at_least,
+            ttl_seconds=push.ttl_seconds,
+        )
+        sending = self.send(message)
+        return None if sending is None else (await sending).offset
+
     def flush(self) -> None:
         """Pass on at once what is being gathered."""
         self._gathering.flush()
@@ -164,6 +189,11 @@ class Rooms:
         live = self._live.get((message.database, queue))
         is_local = passes and self.settings.enable_local_broadcast
         through_log = self.goes_through_log(message.database)
+        if not through_log and message.at_least is not Durability.MEMORY:
+            return _refused(
+                f"{message.at_least} was asked for, and rooms pass messages on in memory now"
+                " (headwater room queue off); say no durability, or memory"
+            )
         if is_local or not through_log:
             self._hand_out(live, message)
         if not through_log:
@@ -172,7 +202,7 @@ class Rooms:
             return done
         origin = self.origin if is_local else ""
         record = room_record(message.type, message.data, message.sender, key=message.key, origin=origin)
-        push = self._push(message.database, queue, PASSING if passes else KEPT, record)
+        push = self._push(message.database, queue, PASSING if passes else KEPT, record, message.ttl_seconds)
         return asyncio.ensure_future(_sent(self._queues.push(push, message.durability)))
 
     def _hand_out(self, live: LiveRoom | None, message: NewMessage) -> None:
@@ -344,6 +374,12 @@ class Rooms:
             self._looking.cancel()
             pending.append(self._looking)
         await asyncio.gather(*pending, return_exceptions=True)
+
+
+def _refused(reason: str) -> asyncio.Future[Sent]:
+    refused: asyncio.Future[Sent] = asyncio.get_running_loop().create_future()
+    refused.set_exception(InvalidOption(reason))
+    return refused
 
 
 async def _sent(answer: "asyncio.Future[CommittedResult]") -> Sent:

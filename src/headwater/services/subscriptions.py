@@ -17,7 +17,7 @@ from headwater.model.document import Condition, Document, changes_queue, check_c
 from headwater.model.document_rules import Permit
 from headwater.model.names import Lsn, Offset
 from headwater.model.principal import Principal, Scope
-from headwater.services.documents import find_some
+from headwater.services.documents import find_all
 from headwater.services.feed import Event, Feed, May, Subscription, Withdrawn, changes_of, move_of
 from headwater.services.live_watch import LiveWatch
 from headwater.services.queues import Queues
@@ -39,7 +39,7 @@ RULES_CHANGED = Withdrawn("resync", "the access rules of this collection were ch
 NOT_KEPT = "what came after this place is not kept, or not in this log"
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class Wanted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What somebody wants to follow."""
 
     database: str
@@ -136,7 +136,7 @@ class Subscriptions:
         return len(self._feeds)
 
     async def open(
-        self, wanted: Wanted, expression: Expression, tell: Tell, end: End, may: May, sees: Sees = lambda row: True
+        self, wanted: Wanted, expression: Expression, tell: Tell, end: End, may: May, sees: Sees | None = None
     ) -> Subscription:
         """Begin to follow. What comes waits until `go_live`; `tell` gets it then, `end` a code and a reason when it is
         over without the follower's doing, and `may` says with every change why it may not be told, if it may not."""
@@ -192,7 +192,7 @@ class Subscriptions:
         newer: dict[str, Lsn] = {}
         while True:
             await ready()
-            page = await find_some(self._queues.store, QueryDocuments(wanted.database, query, bytes_max=PAGE_BYTES))
+            page = await find_all(self._queues.store, QueryDocuments(wanted.database, query), PAGE_BYTES)
             after = page.lsn if after is None else after
             found = [document for document in page if predicate(document.flat())]
             newer.update((document.id, document.lsn) for document in found if document.lsn > after)

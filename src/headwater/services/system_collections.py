@@ -102,8 +102,19 @@ def seen_by(principal: Callable[[], Principal | None]) -> Sees:
 
 async def list_rows(store: Answerer, database: str, collection: str, now: Timestamp) -> Rows:
     """All rows of a system collection, by id."""
+    return await _collect(collection, _readers[check_system(collection)](store, database, now))
+
+
+async def find_row(store: Answerer, database: str, collection: str, id: str, now: Timestamp) -> Fields | None:
+    """One row of a system collection. Who is in a room takes several questions: they are asked of this one alone."""
+    if collection == "_rooms":
+        return (await _collect(collection, _rooms(store, database, now, id))).get(id)
+    return (await list_rows(store, database, collection, now)).get(id)
+
+
+async def _collect(collection: str, rows: AsyncIterator[Fields]) -> Rows:
     found: Rows = {}
-    async for row in _readers[check_system(collection)](store, database, now):
+    async for row in rows:
         times = {name: value for name, value in row.items() if name in ("createdAt", "updatedAt")}
         row |= {"collection": collection, "version": 1, "createdAt": 0, "updatedAt": 0, **times}
         found[row["id"]] = row
@@ -215,9 +226,11 @@ async def _workers(store: Answerer, database: str, now: Timestamp) -> AsyncItera
         }
 
 
-async def _each_room(store: Answerer, database: str, now: Timestamp) -> AsyncIterator[tuple[QueueStatus, Attendance]]:
+async def _each_room(
+    store: Answerer, database: str, now: Timestamp, id: str = ""
+) -> AsyncIterator[tuple[QueueStatus, Attendance]]:
     async for queue in _each_queue(store, database):
-        if not queue.queue.startswith(ROOM_PREFIX):
+        if not queue.queue.startswith(ROOM_PREFIX) or id not in ("", _id(queue.queue.removeprefix(ROOM_PREFIX))):
             continue
         attendance = Attendance()
         for partition in await store.ask(ListPartitions(database, queue.queue)):
@@ -233,8 +246,8 @@ async def _each_room(store: Answerer, database: str, now: Timestamp) -> AsyncIte
         yield queue, attendance
 
 
-async def _rooms(store: Answerer, database: str, now: Timestamp) -> AsyncIterator[Fields]:
-    async for queue, attendance in _each_room(store, database, now):
+async def _rooms(store: Answerer, database: str, now: Timestamp, id: str = "") -> AsyncIterator[Fields]:
+    async for queue, attendance in _each_room(store, database, now, id):
         yield {
             "id": _id(queue.queue.removeprefix(ROOM_PREFIX)),
             "room": queue.queue.removeprefix(ROOM_PREFIX),

@@ -53,7 +53,7 @@ Records = Annotated[list[SentRecord], Meta(min_length=1)]
 
 NULL = Raw(b"null")
 # What a caller may not choose.
-SERVER_SAYS = frozenset({"database", "lanes", "sharers", "asks_again", "part_of", "patterns", "permit", "claims"})
+SERVER_SAYS = frozenset({"database", "lanes", "sharers", "part_of", "patterns", "permit", "claims"})
 
 # What fields are wherever they stand, with their bounds; those that are not here are as their type has them.
 _kinds: dict[str, object] = {

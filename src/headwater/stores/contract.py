@@ -48,10 +48,12 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """What a store says of itself, and what is wrong with it, a sentence each."""
+    """What a store says of itself, what is wrong with it, and what of its surroundings somebody should see to though
+    nothing is damaged; a sentence each."""
 
     facts: Sequence[Fact]
     problems: Sequence[str] = ()
+    cautions: Sequence[str] = ()
 
     def named(self, name: str) -> str | int | None:
         """The fact of this name, None where the store has none."""
@@ -94,7 +96,8 @@ class Store(Protocol):
         ...
 
     def check(self) -> None:
-        """Raises StoreReplaced when the store that was opened is no more. Cheap: it is asked every half second."""
+        """Raises StoreReplaced when the store that was opened is no more, StoreFull while it can keep nothing more, not
+        even what is on its way. Cheap: it is asked every half second."""
         ...
 
     def apply_now(self, operations: Sequence[Operation], now: Timestamp) -> Commit | None:

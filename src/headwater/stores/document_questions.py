@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from headwater.config import MIB
 from headwater.model.document import Condition, Document, OrderBy
 from headwater.model.document_rules import DocumentRule, Permit
 from headwater.model.names import Lsn
@@ -24,7 +25,7 @@ class DocumentQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 # With the document that passes it an answer is full, however many were asked for.
-PAGE_BYTES_MAX = 16 * 1_024 * 1_024
+PAGE_BYTES_MAX = 16 * MIB
 
 
 class DocumentPage(msgspec.Struct, frozen=True):
@@ -61,33 +62,38 @@ class FindDocument(Question[Document | None], frozen=True):
 
 class QueryDocuments(Question[DocumentPage], frozen=True):
     """What a query finds, from a position on: of that, what a permit lets read. `claims` is what is known of who asks,
-    as JSON, where the filter speaks of them; a filter that does, asked by nobody, is refused. With `bytes_max`, what is
-    found in order ends with the document that makes it as large as that, and the position says where it goes on."""
+    as JSON, where the filter speaks of them; a filter that does, asked by nobody, is refused. What is found in order
+    ends with the document that makes it as large as `bytes_max`, and the position says where it goes on; what is sorted
+    has none behind the one that makes it larger."""
 
     database: str
     query: DocumentQuery
     position: str = ""
     permit: Permit | None = None
     claims: str = ""
-    bytes_max: int = 0
+    bytes_max: int = PAGE_BYTES_MAX
 
 
 class ListDocumentsAfter(Question[list[Document]], frozen=True):
-    """Documents of a collection, and tombstones, in the order of the commits that wrote them last, after a place. With
-    `bytes_max` none behind the one that makes them as large as that."""
+    """Documents of a collection, and tombstones, in the order of the commits that wrote them last, after a place;
+    none behind the one that makes them as large as `bytes_max`."""
 
     database: str
     collection: str
     after: Lsn = Lsn(0)
     after_id: str = ""
     limit: int = 1_000
-    bytes_max: int = 0
+    bytes_max: int = PAGE_BYTES_MAX
 
 
 class ListDocumentIndexes(Question[list[DocumentIndexStatus]], frozen=True):
     """The indexes on documents of a database."""
 
     database: str
+
+
+class ListUnfinishedIndexes(Question[list[tuple[str, str, str]]], frozen=True):
+    """The indexes of all databases that not all documents are in yet: database, pattern and field."""
 
 
 class ListDocumentRules(Question[list[DocumentRule]], frozen=True):

@@ -23,6 +23,7 @@ from headwater.stores.job_questions import FindJobsReady
 from headwater.stores.job_starts import JobStarts, starts_path
 from headwater.worker.call_reports import release
 from headwater.worker.commands import Commands
+from headwater.worker.declaring import declare
 from headwater.worker.functions import Functions
 from headwater.worker.lease import Lease
 from headwater.worker.mending import mend_starts
@@ -131,9 +132,12 @@ class Worker:
 
     async def _register(self) -> None:
         """Let jobs be run as their functions are declared, whoever adds them, and schedules be as they are."""
-        jobs = Jobs(self._service, self._options.database)
-        await jobs.register(self.functions.policies)
-        await jobs.declare(self.functions.schedules)
+        try:
+            await declare(Jobs(self._service, self._options.database), self.functions)
+        except HeadwaterError as error:
+            log.error("what the functions of this worker declare cannot be brought to the store: %s", error)
+            self._code = UNLOADABLE
+            self.stop()
 
     def stop(self, *, at_once: bool = False) -> None:
         """Finish what runs, give back the rest, and end; `at_once` ends what runs too."""

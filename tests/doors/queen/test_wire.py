@@ -231,3 +231,31 @@ def test_an_error_is_where_the_clients_look_for_it(client: httpx.Client) -> None
     answer = client.post("/api/v1/push", json={"items": [{"queue": "no such name", "payload": 1}]})
     assert answer.status_code == 400
     assert answer.json()["error"]
+
+
+def test_a_pop_that_is_repeated_with_its_key_is_told_of_no_lease_that_is_over(client: httpx.Client) -> None:
+    push(client, "a", "b", "c")
+    first = pop(client, batch=2, idempotencyKey="k")["messages"]
+    assert pop(client, batch=2, idempotencyKey="k")["messages"] == first
+    reports = [
+        {name: message[name] for name in ("transactionId", "partitionId", "leaseId")} | {"status": "completed"}
+        for message in first
+    ]
+    for report, left in zip(reports, (["b"], ["c"]), strict=True):
+        (acked,) = client.post("/api/v1/ack", json={**report, "consumerGroup": "g"}).json()
+        assert acked["success"]
+        again = pop(client, batch=2, idempotencyKey="k")["messages"]
+        assert [message["transactionId"] for message in again] == left
+
+
+@pytest.mark.parametrize("path", ["push", "transaction"])
+def test_two_idempotency_keys_that_differ_in_one_request_are_refused(client: httpx.Client, path: str) -> None:
+    items = [{"queue": "orders", "payload": 1}]
+    body = {"items": items} if path == "push" else {"operations": [{"type": "push", "items": items}]}
+    url, header = f"/api/v1/{path}", {"Idempotency-Key": "one"}
+    refused = client.post(url, json={**body, "idempotencyKey": "other"}, headers=header)
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_option")
+    taken = client.post(url, json={**body, "idempotencyKey": "one"}, headers=header)
+    assert taken.is_success
+    assert client.post(url, json=body, headers=header).json() == taken.json(), "one key, wherever it stands"
+    assert len(pop(client)["messages"]) == 1

@@ -142,5 +142,7 @@ def joined(url: str, **options: Any) -> Iterator[Guest]:
     address = url.replace("http://", "ws://", 1) + "/realtime/ws"
     # A client that does not read hears no pong either; whether the server is there is not its business here.
     patience = {"open_timeout": PATIENCE_SECONDS, "close_timeout": PATIENCE_SECONDS, "ping_interval": None}
-    with connect(address, **{**patience, **options}) as connection:
+    # One that leaves with sixteen messages unread would not hear the answer to its farewell, and wait in vain.
+    taking = {"max_queue": None}
+    with connect(address, **{**patience, **taking, **options}) as connection:
         yield Guest(connection)

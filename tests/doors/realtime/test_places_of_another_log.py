@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 import headwater
+from headwater.config import MIB
 from headwater.doors.site import Site
 from headwater.log.store_operations import RenewIdentity
 from headwater.model.document_rules import DocumentRule, Permit
@@ -40,7 +41,7 @@ async def page_of(hw: headwater.Headwater) -> AsyncIterator[Page]:
 
 
 async def pull(hw: headwater.Headwater, checkpoint: Checkpoint | None, permit: Permit | None = None) -> Any:
-    return await Replica(hw.queues_service, "main", "notes", permit).pull(checkpoint, 100)
+    return await Replica(hw.queues_service, "main", "notes", permit).pull(checkpoint, 100, MIB)
 
 
 async def write(hw: headwater.Headwater, clock: FakeClock, *names: str) -> None:

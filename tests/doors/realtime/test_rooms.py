@@ -221,6 +221,57 @@ def test_a_type_that_is_coalesced_goes_on_once_for_each_key(
         assert [one["payload"]["offset"] for one in told if one["type"] == "send_ack"] == [0] * 10
 
 
+@pytest.mark.parametrize("coalescing", ["latest", "merge"])
+def test_what_is_coalesced_is_as_safe_as_any_of_its_senders_asked_for(make_door: MakeDoor, coalescing: str) -> None:
+    door = make_door(rooms={"types": {"stroke": {"coalescing": coalescing}}, "cursor_batch_interval": 300})
+    with joined(door.url) as ann:
+        for durability in ("memory", "synced", "memory"):
+            ann.say("send", room="a", type="stroke", key="o1", data={"x": 1}, durability=durability)
+        answers = [ann.until("send_ack") for _ in range(3)]
+    assert [(one["offset"], one["durability"]) for one in answers] == [(0, "synced")] * 3
+
+
+@pytest.mark.parametrize("coalescing", ["every", "latest"])
+def test_what_must_be_kept_is_refused_while_rooms_pass_messages_on_in_memory(
+    make_door: MakeDoor, coalescing: str
+) -> None:
+    types = {"test": {"coalescing": coalescing}}
+    door = make_door(rooms={"types": types, "use_message_queue": False, "cursor_batch_interval": 20})
+    with joined(door.url) as ann, door.client() as client:
+        ann.ask("join", room="a")
+        for durability in ("written", "synced"):
+            refused = ann.ask("send", room="a", type="test", data=1, durability=durability)
+            assert (refused["type"], refused["payload"]["code"]) == ("error", "invalid_option")
+            said = {"type": "test", "data": 1, "durability": durability}
+            assert client.post("/api/v1/rooms/a/messages", json=said).status_code == 400
+        for level in (None, "memory"):
+            ann.say("send", room="a", type="test", data=2, durability=level)
+            assert ann.until("room-message")["data"] == 2
+
+
+def test_of_messages_that_are_merged_the_one_that_is_no_object_is_refused(make_door: MakeDoor) -> None:
+    door = make_door(rooms={"types": {"stroke": {"coalescing": "merge"}}, "cursor_batch_interval": 300})
+    with joined(door.url) as ann:
+        refused = ann.ask("send", room="a", type="stroke", key="o1", data="first")
+        assert (refused["type"], refused["payload"]["code"]) == ("error", "invalid_payload")
+        ann.ask("join", room="a")
+        ann.say("send", room="a", type="stroke", key="o1", data={"x": 1})
+        ann.say("send", room="a", type="stroke", key="o1", data=[2])
+        assert ann.until("error")["code"] == "invalid_payload"
+        assert ann.until("room-message")["data"] == {"x": 1}
+
+
+def test_what_is_merged_of_several_senders_is_from_none_of_them(make_door: MakeDoor) -> None:
+    door = make_door(rooms={"types": {"stroke": {"coalescing": "merge"}}, "cursor_batch_interval": 1_000})
+    with joined(door.url) as ann, joined(door.url) as bob:
+        member = ann.ask("join", room="a")["payload"]["member"]
+        ann.say("send", room="a", type="stroke", key="own", data={"x": 1})
+        ann.say("send", room="a", type="stroke", key="o1", data={"x": 1})
+        bob.say("send", room="a", type="stroke", key="o1", data={"y": 2})
+        heard = [ann.until("room-message") for _ in range(2)]
+    assert {len(one["data"]): one["from"] for one in heard} == {1: member, 2: ""}
+
+
 @pytest.mark.parametrize(
     ("type", "payload", "code"),
     [

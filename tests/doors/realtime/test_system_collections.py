@@ -2,6 +2,7 @@
 as where it is asked for otherwise."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from headwater.model.principal import Principal, Scope
 from headwater.model.server_status import LEASE_SECONDS, SHOWN_SECONDS
 from headwater.services import documents, system_feed
 from headwater.services.roster import Roster
-from headwater.services.system_collections import SCOPES, WHOLE
+from headwater.services.system_collections import SCOPES, WHOLE, find_row
+from headwater.stores.questions import ListPartitions
 from tests.contracts.clock import FakeClock
 from tests.doors.realtime.pages import Page, until
 from tests.waiting import expect_soon_async
@@ -62,6 +64,26 @@ async def test_the_lag_of_groups_and_dead_letters_are_told_as_they_change(hw: he
     letter = [one for one in page.all("event") if one["subId"] == "d"]
     assert letter[0]["delta"]["doc"]["data"]["error"] == "no good"
     page.cut()
+
+
+async def test_for_one_room_the_others_are_not_looked_at(hw: headwater.Headwater) -> None:
+    for room in ("a", "b", "c/d"):
+        await hw.room(room).send(1)
+    asked: list[str] = []
+
+    class Asking:
+        async def ask(self, question: Any) -> Any:
+            if isinstance(question, ListPartitions):
+                asked.append(question.queue)
+            return await hw.store.ask(question)
+
+    row = await find_row(Asking(), "main", "_rooms", "c:d", hw.clock.now())
+    assert row is not None
+    assert (row["room"], asked) == ("c/d", ["rooms/c/d"])
+    assert await find_row(Asking(), "main", "_rooms", "none", hw.clock.now()) is None
+    found = await hw.collection("_rooms").get("b")
+    assert found is not None
+    assert found.data["room"] == "b"
 
 
 async def test_rooms_and_their_members_are_seen(hw: headwater.Headwater, site: Site) -> None:

@@ -62,6 +62,8 @@ export class HeadwaterError extends Error {
 
 export interface Connection {
   readonly state: State;
+  /** The room of this name, one object for the whole page: options count when it is first asked for, and `leave` is
+   *  for every part of the page that has it. */
   room(name: string, options?: RoomOptions): Room;
   /** The documents of a collection: "todos", or "rooms/r1/notes" for those that belong to another document. */
   collection<Data extends object = Record<string, any>>(path: string): Collection<Data>;

@@ -71,7 +71,7 @@ class Connection extends Emitter {
     return this.#state;
   }
 
-  /** The room of this name; asked for twice, it is the same. */
+  /** The room of this name; asked for twice, it is the same, and left for both. */
   room(name, options = {}) {
     if (!this.#rooms.has(name)) this.#rooms.set(name, new Room(this, name, options));
     return this.#rooms.get(name);
@@ -191,7 +191,10 @@ class Connection extends Emitter {
     this.#socket = socket;
     // What belongs to a socket that was given up is nobody's business any more.
     const mine = action => event => { if (this.#socket === socket) action(event); };
-    socket.onopen = mine(() => this.#greet());
+    let wasOpen = false;
+    socket.onopen = mine(() => { wasOpen = true; this.#greet(); });
+    // What a policy of the page forbids, or nobody answers, may end with an error and without a close.
+    socket.onerror = mine(() => { if (!wasOpen) this.#leave("there was no connection"); });
     socket.onmessage = mine(event => this.#receive(JSON.parse(event.data)));
     socket.onclose = mine(event => this.#lost(event.code, event.reason));
     this.#heard = Date.now();

@@ -10,7 +10,7 @@ from headwater.doors.native.documents import OPERATIONS, QUESTIONS, readable, re
 from headwater.doors.native.rules import allowed
 from headwater.doors.site import Site, check_scope
 from headwater.doors.wire import NOTHING, Refused, Request, Response, json_response
-from headwater.errors import DocumentMissing
+from headwater.errors import DocumentMissing, InvalidPayload
 from headwater.log.document_operations import CreateDocument, DeleteDocument, SetDocument, UpdateDocument
 from headwater.log.operations import Operation, Transaction
 from headwater.model.document import Document, Fields, check_document_id, encode_fields, new_document_id, split_path
@@ -18,7 +18,7 @@ from headwater.model.names import DATABASE_DEFAULT
 from headwater.model.principal import require_collection
 from headwater.services.admission import admit
 from headwater.services.documents import find_all, find_rows
-from headwater.services.system_collections import document_of, is_system, list_rows, seen_by
+from headwater.services.system_collections import document_of, find_row, is_system, seen_by
 from headwater.stores.document_questions import DocumentQuery, FindDocument, QueryDocuments
 
 # What clients call the database of a server that has one.
@@ -63,7 +63,7 @@ async def _find(site: Site, request: Request, database: str, path: str) -> Docum
     if is_system(collection):
         require_collection(request.principal, collection)
         require_system(request.principal, collection)
-        row = (await list_rows(site.queues, database, collection, site.clock.now())).get(name)
+        row = await find_row(site.queues, database, collection, name, site.clock.now())
         return document_of(row) if row is not None and seen_by(lambda: request.principal)(row) else None
     question = await allowed(site, request, QUESTIONS[FindDocument], FindDocument(database, collection, name))
     found = readable(request, await site.queues.ask(question))
@@ -71,7 +71,9 @@ async def _find(site: Site, request: Request, database: str, path: str) -> Docum
 
 
 async def create(site: Site, request: Request, body: Fields, database: str, path: str) -> Response:
-    """Make a document in a collection."""
+    """Make a document in a collection. Elsewhere nothing, and [], is an empty object; a document has to say so."""
+    if not request.body.lstrip().startswith(b"{"):
+        raise InvalidPayload("a document is a JSON object; for one without fields send {}")
     operation = CreateDocument(
         database=check_database(request, database),
         collection=path,

@@ -7,6 +7,10 @@ begins anew: that costs time and misses nothing. Of another log (another store, 
 said, too: the replica may have documents that are not here.
 """
 
+from collections.abc import AsyncGenerator
+
+import msgspec
+
 from headwater.doors.documents.handlers import permitted
 from headwater.doors.documents.shapes import PullAnswer, PullRequest, PushRequest
 from headwater.doors.native.documents import QUESTIONS
@@ -15,10 +19,13 @@ from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption
 from headwater.log.document_operations import MergeDocuments
-from headwater.model.document import replica_of
-from headwater.services.replication import Replica
+from headwater.model.document import Fields, replica_of
+from headwater.services.replication import Pulled, Replica
 from headwater.services.system_collections import NO_REPLICAS, is_system
 from headwater.stores.document_questions import ListDocumentsAfter
+
+_encoder = msgspec.json.Encoder()
+_BEGINNING = b'{"documents":['
 
 
 async def pull(site: Site, request: Request, body: PullRequest) -> Response:
@@ -28,10 +35,29 @@ async def pull(site: Site, request: Request, body: PullRequest) -> Response:
     asked = ListDocumentsAfter(request.principal.database, body.collection, limit=body.limit)
     asked = await allowed(site, request, QUESTIONS[ListDocumentsAfter], asked)
     permit = request.principal.permit(asked.collection)
-    replica = Replica(site.queues, asked.database, asked.collection, permit)
-    pulled = await replica.pull(body.checkpoint, asked.limit)
-    documents = [replica_of(document) for document in pulled.documents]
-    return json_response(PullAnswer(documents, pulled.checkpoint, pulled.resync, pulled.rules_changed))
+    parts = Replica(site.queues, asked.database, asked.collection, permit).pull_in_parts(body.checkpoint, asked.limit)
+    first = await anext(parts)
+    second = await anext(parts, None)
+    if second is None:
+        return json_response(PullAnswer(_told(first), first.checkpoint, first.resync, first.rules_changed))
+    return Response(chunks=_in_parts(first, second, parts))
+
+
+async def _in_parts(first: Pulled, second: Pulled, rest: AsyncGenerator[Pulled, None]) -> AsyncGenerator[bytes, None]:
+    """One answer of any size, of which no more than a part is held: documents, and at the end how far they go."""
+    yield _BEGINNING + _encoder.encode(_told(first))[1:-1]
+    part: Pulled | None = second
+    while part is not None:
+        if part.documents:
+            yield b"," + _encoder.encode(_told(part))[1:-1]
+        reached = part.checkpoint
+        part = await anext(rest, None)
+    end = PullAnswer([], reached, first.resync, first.rules_changed)
+    yield _encoder.encode(end).removeprefix(_BEGINNING)
+
+
+def _told(pulled: Pulled) -> list[Fields]:
+    return [replica_of(document) for document in pulled.documents]
 
 
 async def push(site: Site, request: Request, body: PushRequest) -> Response:

@@ -31,6 +31,7 @@ from headwater.services.document_checks import check_query
 from headwater.services.documents import gather_rest
 from headwater.services.system_collections import SCOPES, WHOLE, check_system, is_system, may_see
 from headwater.stores.document_questions import (
+    PAGE_BYTES_MAX,
     DocumentPage,
     DocumentQuery,
     FindDocument,
@@ -46,6 +47,11 @@ async def _check_theirs(site: Site, request: Request, asked: Any) -> Any:
     """A collection that is theirs."""
     require_collection(request.principal, check_collection(asked.collection))
     return asked
+
+
+async def _check_listed(site: Site, request: Request, asked: ListDocumentsAfter) -> ListDocumentsAfter:
+    found: ListDocumentsAfter = await _check_theirs(site, request, asked)
+    return msgspec.structs.replace(found, bytes_max=min(asked.bytes_max, PAGE_BYTES_MAX))
 
 
 async def _check_write(site: Site, request: Request, asked: Any) -> Any:
@@ -101,7 +107,8 @@ async def _check_query(site: Site, request: Request, asked: QueryDocuments) -> Q
     query = check_query(asked.query, one_more=True)
     # Who asks is told apart only where it says something: other questions are the same for all.
     claims = request.principal.claims_text() if speaks_of_who_asks(query) else ""
-    return QueryDocuments(asked.database, query, asked.position, permit, claims, asked.bytes_max)
+    bytes_max = min(asked.bytes_max, PAGE_BYTES_MAX)
+    return QueryDocuments(asked.database, query, asked.position, permit, claims, bytes_max)
 
 
 def speaks_of_who_asks(query: DocumentQuery) -> bool:
@@ -163,7 +170,7 @@ OPERATIONS: dict[type[Operation], Rule] = {
 QUESTIONS: dict[type[Question[Any]], Rule] = {
     FindDocument: Rule(scope=Scope.READ_DOCUMENTS, check=_check_find, show=_show_find),
     QueryDocuments: Rule(scope=Scope.READ_DOCUMENTS, check=_check_query, show=_show_query),
-    ListDocumentsAfter: Rule(scope=Scope.READ_DOCUMENTS, check=_check_theirs, show=_show_listed),
+    ListDocumentsAfter: Rule(scope=Scope.READ_DOCUMENTS, check=_check_listed, show=_show_listed),
     ListDocumentIndexes: Rule(scope=Scope.ADMIN, whole=True),
     ListDocumentRules: Rule(scope=Scope.ADMIN, whole=True),
 }

@@ -132,8 +132,6 @@ def _check_count(site: Site, pushes: Sequence[Push]) -> None:
 async def pop(site: Site, request: Request, body: PopRequest) -> Response:
     """Lease records, and wait for some when there are none. An empty list says that the time is over."""
     operation = await _allowed(site, request, body, body.key)
-    # A client asks again with its key when the answer was lost: for what it got, as long as that is any use.
-    operation = msgspec.structs.replace(operation, asks_again=bool(body.key))
     reports = [await _allowed(site, request, report, report.key) for report in body.reports]
     seconds = min(body.wait_seconds, site.config.wait_seconds_max)
     if await are_pops_held_off(site, request, 0):

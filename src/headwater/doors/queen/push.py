@@ -10,7 +10,7 @@ from headwater.config import Durability
 from headwater.doors.holds import check_pushes_taken
 from headwater.doors.queen.identities import OFFSET_MARK, message_id
 from headwater.doors.queen.shapes import PushBody, PushItem, PushResult
-from headwater.doors.site import Site, check_use, key_of
+from headwater.doors.site import Site, check_use, key_given, key_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import EncryptionKeyMissing, HeadwaterError, InvalidOption, KeyReused, StoreError, TooLarge
 from headwater.log.committer import CommittedPush
@@ -32,7 +32,7 @@ async def push(site: Site, request: Request, body: PushBody) -> Response:
     """Append messages; answered when they are as durable as was asked for."""
     await check_pushes_taken(site, request)
     durability = check_durability(body.durability)
-    key = key_of(request, request.headers.get("idempotency-key", "") or body.idempotency_key)
+    key = key_of(request, key_given(request, body.idempotency_key))
     lanes = lanes_of(site, request, body.items)
     records = records_of(site, request, body.items)
     pushes = [

@@ -11,7 +11,7 @@ from headwater.doors.queen.identities import parse_leases
 from headwater.doors.queen.push import LANES, lanes_of, records_of, results_of
 from headwater.doors.queen.reports import Lease, lease_of, operation_of, outcome_of
 from headwater.doors.queen.shapes import PushItem, TransactionAck, TransactionBody, TransactionPush, TransactionResponse
-from headwater.doors.site import Site, check_scope, key_of, lane_of
+from headwater.doors.site import Site, check_scope, key_given, key_of, lane_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import QueueMissing
 from headwater.log.committer import CommittedResult
@@ -32,7 +32,7 @@ async def transaction(site: Site, request: Request, body: TransactionBody) -> Re
     """Everything holds, or nothing does and the answer says why."""
     if any(isinstance(operation, TransactionPush) for operation in body.operations):
         await check_pushes_taken(site, request)
-    key = request.headers.get("idempotency-key", "") or body.idempotency_key
+    key = key_given(request, body.idempotency_key)
     required = [lease for name in dict.fromkeys(body.required_leases) for lease in parse_leases(name)]
     for lease in required:
         await _check_theirs(site, request, lease[0])

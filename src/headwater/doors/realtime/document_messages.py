@@ -1,6 +1,6 @@
 """What is said about documents over the realtime door, both ways."""
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal
 from zlib import crc32
 
 import msgspec
@@ -22,8 +22,8 @@ _types = {Move.ENTERED: "create", Move.CHANGED: "update", Move.LEFT: "delete"}
 _encode = msgspec.json.Encoder().encode
 
 
-class Query(msgspec.Struct, frozen=True):
-    """Which documents."""
+class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which documents. What it does not know is refused: passed over, a filter that is misspelt would mean all."""
 
     collection: str
     filters: list[Condition] = []
@@ -36,7 +36,7 @@ class Subscribe(msgspec.Struct, frozen=True, rename="camel"):
     query: Query
     include_data: IncludeData = None
     send_snapshot: bool = False
-    priority: str = ""
+    priority: Literal["", "normal", "low"] = ""
     """`low` waits while more is to be sent than the server has room for."""
     last_seq: Annotated[int, msgspec.Meta(ge=-1)] | None = None
     """Go on behind this, instead of from now: for who knows where they were."""
@@ -127,7 +127,7 @@ class StreamEvent(msgspec.Struct, frozen=True, rename="camel"):
     checkpoint: Checkpoint
 
 
-class EventForm(NamedTuple):
+class EventForm(msgspec.Struct, frozen=True, gc=False):
     """How one subscription is told of changes; `sub_id` and `database` are JSON already."""
 
     sub_id: str

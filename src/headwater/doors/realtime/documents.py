@@ -8,6 +8,7 @@ when it may no longer read. Whether it may is asked with every event.
 """
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 
@@ -51,9 +52,10 @@ OVERLOADED = "more waits for clients than this server has room for; come back in
 
 
 class Followed:
-    """Subscriptions and streams of one session, by their ids."""
+    """Subscriptions and streams of one session, by their ids. `known` says who the session is of, now."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Callable[[], Principal | None]) -> None:
+        self.known = known
         self.by_id: dict[MessageId, Subscription] = {}
         self.followers: dict[MessageId, Follower] = {}
         self.is_over = False
@@ -64,6 +66,8 @@ class Followed:
         self.is_over = True
         for id in list(self.by_id):
             self.end(id)
+        # Nothing here leads back to the session: it goes at once, and waits for no collector.
+        self.known = _nobody
 
     def give_up(self) -> None:
         """More waits for this client than there is room for: all it follows ends, and says to begin anew."""
@@ -89,18 +93,24 @@ class Followed:
 
     def end(self, id: MessageId) -> bool:
         """Follow this no more; whether it was followed."""
-        self.followers.pop(id, None)
+        follower = self.followers.pop(id, None)
+        if follower is not None:
+            follower.subscription = None
         subscription = self.by_id.pop(id, None)
         if subscription is not None:
             subscription.close()
         return subscription is not None
 
 
+def _nobody() -> None:
+    return None
+
+
 def followed_by(session: RealtimeSession) -> Followed:
     """What a session follows."""
     found: Followed | None = session.kept.get(KEPT)
     if found is None:
-        found = session.kept[KEPT] = Followed()
+        found = session.kept[KEPT] = Followed(lambda: session.principal)
         session.at_end(found.close)
         session.at_change(found.look_again)
         session.at_pressure(found.give_up, found.go_on)
@@ -113,7 +123,19 @@ def subscriptions_of(session: RealtimeSession) -> Subscriptions:
 
 
 class Follower:
-    """What is told to one subscription of a client."""
+    """What is told to one subscription of a client. There may be a hundred thousand: what one holds is counted."""
+
+    __slots__ = (
+        "_form",
+        "_is_optional",
+        "expression",
+        "held_from",
+        "id",
+        "is_catching_up",
+        "session",
+        "subscription",
+        "window",
+    )
 
     def __init__(
         self,
@@ -125,7 +147,8 @@ class Follower:
         checksum: bool = False,
     ) -> None:
         self.session = session
-        self.window = Window()
+        # From the first ack on.
+        self.window: Window | None = None
         # Behind which change it goes on, while nothing is told: the client has to ack first, or the server has to
         # get rid of what waits for others.
         self.held_from: Offset | None = None
@@ -145,8 +168,15 @@ class Follower:
             subscriptions_of(self.session).watch.count("live_held")
             return
         frame = event_frame(event, self._form)
-        self.window.note(event.seq, len(frame.data), asyncio.get_running_loop().time())
+        if self.window is not None:
+            self.window.note(event.seq, len(frame.data), asyncio.get_running_loop().time())
         self.session.send(frame)
+
+    def ack(self, seq: int) -> None:
+        """The client has everything up to here."""
+        if self.window is None:
+            self.window = Window()
+        self.window.ack(seq)
 
     def about(self, collection: str) -> dict[str, object]:
         """What the audit says of it."""
@@ -157,7 +187,7 @@ class Follower:
         """Whether nothing may be told now."""
         if self._is_optional and self.session.is_pressed():
             return True
-        return self.window.is_full(asyncio.get_running_loop().time())
+        return self.window is not None and self.window.is_full(asyncio.get_running_loop().time())
 
     def end(self, code: str, reason: str) -> None:
         """It is over, and why."""
@@ -181,6 +211,8 @@ def _as_json(name: MessageId) -> str:
 
 class StreamFollower(Follower):
     """What is told to one stream."""
+
+    __slots__ = ("_replica",)
 
     def __init__(self, session: RealtimeSession, id: MessageId, replica: Replica) -> None:
         super().__init__(session, id, None)
@@ -227,8 +259,8 @@ async def begin(follower: Follower, wanted: Wanted, expression: Expression) -> S
         expression,
         follower.tell,
         follower.end,
-        Standing(wanted, lambda: session.principal),
-        seen_by(lambda: session.principal),
+        Standing(wanted, followed.known),
+        seen_by(followed.known) if is_system(wanted.collection) else None,
     )
     if followed.is_over:
         subscription.close()
@@ -236,7 +268,8 @@ async def begin(follower: Follower, wanted: Wanted, expression: Expression) -> S
     watch = subscriptions_of(session).watch
     watch.count("live_subscribed")
     watch.note(session.database, "subscribed", **follower.about(wanted.collection))
-    subscription.at_close = lambda: watch.note(session.database, "ended", **follower.about(wanted.collection))
+    if watch.is_auditing:
+        subscription.at_close = lambda: watch.note(session.database, "ended", **follower.about(wanted.collection))
     followed.by_id[id] = subscription
     followed.followers[id] = follower
     follower.subscription, follower.expression = subscription, expression
@@ -246,7 +279,8 @@ async def begin(follower: Follower, wanted: Wanted, expression: Expression) -> S
 async def subscribe(session: RealtimeSession, id: MessageId, payload: Subscribe) -> None:
     """Begin a live query."""
     query = payload.query
-    wanted = Wanted(database=session.database, collection=query.collection, filters=query.filters, filter=query.filter)
+    conditions = tuple(query.filters)
+    wanted = Wanted(database=session.database, collection=query.collection, filters=conditions, filter=query.filter)
     expression = wanted.expression(session.known)
     service = subscriptions_of(session)
     token = await service.tokens.make(
@@ -403,7 +437,7 @@ def ack(session: RealtimeSession, id: MessageId, payload: Ack) -> None:
     for sub_id in [payload.sub_id] if payload.sub_id != "" else list(followed.followers):
         follower = followed.followers.get(sub_id)
         if follower is not None:
-            follower.window.ack(payload.seq)
+            follower.ack(payload.seq)
             followed.release(follower)
 
 

@@ -15,28 +15,24 @@ SECONDS_MAX = 180.0
 
 
 class Window:
-    """What a client has been told and has not acked."""
+    """What a client has been told and has not acked, from its first ack on."""
 
-    __slots__ = ("_bytes", "_told", "is_used")
+    __slots__ = ("_bytes", "_told")
 
     def __init__(self) -> None:
         self._told: deque[tuple[int, int, float]] = deque()
         self._bytes = 0
-        # From the first ack on.
-        self.is_used = False
 
     def __len__(self) -> int:
         return len(self._told)
 
     def note(self, seq: int, size: int, now: float) -> None:
-        """This was told. Of who does not ack nothing is remembered."""
-        if self.is_used:
-            self._told.append((seq, size, now))
-            self._bytes += size
+        """This was told."""
+        self._told.append((seq, size, now))
+        self._bytes += size
 
     def ack(self, seq: int) -> None:
         """The client has everything up to here."""
-        self.is_used = True
         while self._told and self._told[0][0] <= seq:
             self._bytes -= self._told.popleft()[1]
 

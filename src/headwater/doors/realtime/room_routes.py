@@ -73,6 +73,7 @@ async def send(site: Site, request: Request, body: MessageBody, room: str) -> Re
         sender=request.principal.subject,
         key=check_text("key", body.key),
         durability=body.durability or settings.durability,
+        at_least=body.durability or Durability.MEMORY,
     )
     sending = site.rooms.send(message)
     sent = Sent(None, Durability.MEMORY) if sending is None else await sending

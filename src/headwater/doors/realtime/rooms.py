@@ -373,6 +373,7 @@ def new_message(session: RealtimeSession, payload: Send) -> NewMessage:
         sender=session.member,
         key=check_text("key", payload.key),
         durability=payload.durability or settings.durability,
+        at_least=payload.durability or Durability.MEMORY,
     )
 
 

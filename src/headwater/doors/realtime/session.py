@@ -132,11 +132,12 @@ class RealtimeSession:
         # Whose limit it counts for, and the credential it goes by; the hall's.
         self.key: Hashable | None = None
         self.credential = ""
-        self._inbox: deque[Envelope] = deque()
+        # There while messages wait: of a hundred thousand who only listen, nobody needs the room that a deque takes.
+        self._inbox: deque[Envelope] | None = None
         self._working: asyncio.Task[None] | None = None
-        self._at_end: list[Callable[[], None]] = []
-        self._at_change: list[Callable[[], None]] = []
-        self._at_pressure: list[tuple[Callable[[], None], Callable[[], None]]] = []
+        self._at_end: tuple[Callable[[], None], ...] = ()
+        self._at_change: tuple[Callable[[], None], ...] = ()
+        self._at_pressure: tuple[tuple[Callable[[], None], Callable[[], None]], ...] = ()
         self._level = Level(hall.rate.burst, 0.0)
         self._is_slowed = False
         self._is_over = False
@@ -196,11 +197,11 @@ class RealtimeSession:
         if self._is_over:
             call()
         else:
-            self._at_end.append(call)
+            self._at_end += (call,)
 
     def at_change(self, call: Callable[[], None]) -> None:
         """Call this when something else is known of who it is than before."""
-        self._at_change.append(call)
+        self._at_change += (call,)
 
     def know_anew(self, principal: Principal) -> None:
         """Who it is, looked at again."""
@@ -211,7 +212,7 @@ class RealtimeSession:
 
     def at_pressure(self, give_up: Callable[[], None], go_on: Callable[[], None]) -> None:
         """Call these when more waits for this client than the server has room for, and when there is room again."""
-        self._at_pressure.append((give_up, go_on))
+        self._at_pressure += ((give_up, go_on),)
 
     def waiting_bytes(self) -> int:
         """How much of what was sent still waits to be taken."""
@@ -233,8 +234,7 @@ class RealtimeSession:
 
     def begin(self, envelope: Envelope) -> None:
         """Do as if the client had sent this: for those who can only listen."""
-        self._inbox.append(envelope)
-        self._work()
+        self._take(envelope)
 
     # ── what the transport calls ──
 
@@ -249,16 +249,14 @@ class RealtimeSession:
         except InvalidInput as error:
             self.fail(error, "")
             return
-        self._inbox.append(envelope)
-        if self._working is None:
-            self._work()
-        elif len(self._inbox) >= INBOX_MAX:
+        self._take(envelope)
+        if self._is_inbox_full():
             self._peer.pause()
 
     def closed(self, code: int) -> None:
         """It is over; called once."""
         self._is_over = True
-        self._inbox.clear()
+        self._inbox = None
         # What is being worked on is finished: it finds nobody to tell, and `at_end` is called at once.
         self._hall.leave(self)
         for call in self._at_end:
@@ -281,22 +279,37 @@ class RealtimeSession:
 
     def _read_on(self) -> None:
         self._is_slowed = False
-        if len(self._inbox) < INBOX_MAX:
+        if not self._is_inbox_full():
             self._peer.resume()
 
     # ── one message after the other ──
 
-    def _work(self) -> None:
-        """Handle what has come; what takes time is waited for in a task, and the rest comes after it."""
+    def _take(self, envelope: Envelope) -> None:
+        """Begin with a message, or put it behind those that wait until an earlier one is done."""
+        if self._working is None:
+            self._begin(envelope)
+        else:
+            self._inbox = self._inbox or deque()
+            self._inbox.append(envelope)
+
+    def _is_inbox_full(self) -> bool:
+        return self._inbox is not None and len(self._inbox) >= INBOX_MAX
+
+    def _work_on(self) -> None:
+        """Handle what waits, up to the next message that takes time."""
         while self._inbox and self._working is None:
-            envelope = self._inbox.popleft()
-            try:
-                pending = self._handle(envelope)
-            except HeadwaterError as error:
-                self.fail(error, envelope.id)
-                continue
-            if pending is not None:
-                self._working = asyncio.ensure_future(self._finish(envelope.id, pending))
+            self._begin(self._inbox.popleft())
+        self._inbox = self._inbox or None
+
+    def _begin(self, envelope: Envelope) -> None:
+        """Handle a message; what takes time is waited for in a task."""
+        try:
+            pending = self._handle(envelope)
+        except HeadwaterError as error:
+            self.fail(error, envelope.id)
+            return
+        if pending is not None:
+            self._working = asyncio.ensure_future(self._finish(envelope.id, pending))
 
     def _handle(self, envelope: Envelope) -> Awaitable[None] | None:
         if envelope.type == "auth":
@@ -317,7 +330,7 @@ class RealtimeSession:
             log.exception("a realtime session failed")
             self._peer.close(CloseCode.INTERNAL_ERROR, "this server failed")
         self._working = None
-        self._work()
+        self._work_on()
         if not self._is_slowed:
             self._peer.resume()
 

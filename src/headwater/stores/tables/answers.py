@@ -43,7 +43,7 @@ class Answers:
             FlowAnswers(connection),
             StagingAnswers(connection),
             StreamAnswers(connection),
-            TraceAnswers(connection),
+            TraceAnswers(connection, codec),
             SwitchAnswers(connection),
             MilestoneAnswers(connection),
             AccessTokenAnswers(connection),

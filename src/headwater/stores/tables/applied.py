@@ -88,8 +88,8 @@ class Applied:
                 results[index] = result.answer
                 continue
             if isinstance(operation, Pop) and isinstance(result, Popped):
-                if operation.asks_again and not result.batches:
-                    continue
+                if not result.batches:
+                    continue  # Nothing is no answer yet: whoever waits goes on asking, with the same key.
                 result = kept_of(result)
             answer = msgspec.json.encode(result).decode()
             row = (operation.database, operation.key, _kind(operation), answer, _fingerprint(operation), now)
@@ -125,9 +125,7 @@ def _fingerprint(operation: Operation) -> str:
     whole = operation.part_of if isinstance(operation, Push) else ""
     if isinstance(operation, Pop):
         # Who asks, for how long and who else waits is another matter each time.
-        about = msgspec.structs.asdict(msgspec.structs.replace(operation, key="", sharers=0, holder=""))
-        del about["asks_again"]
-        return fingerprint(about)
+        return fingerprint(msgspec.structs.asdict(msgspec.structs.replace(operation, key="", sharers=0, holder="")))
     return whole or fingerprint(msgspec.structs.replace(operation, key=""))
 
 

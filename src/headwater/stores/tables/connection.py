@@ -72,7 +72,12 @@ def take_bytes(rows: Iterator[Row], bytes_max: int, size_of: Callable[[Row], int
 
 def take_answer(found: Iterator[Row], size_of: Callable[[Row], int], bytes_max: int = 0) -> list[Row]:
     """The first of what an answer is made of: no more than it may have bytes, or than was asked for."""
-    return take_bytes(found, min(bytes_max or ANSWER_BYTES_MAX, ANSWER_BYTES_MAX), size_of)
+    return take_bytes(found, answer_bytes(bytes_max), size_of)
+
+
+def answer_bytes(bytes_max: int = 0) -> int:
+    """How many bytes an answer may have, where so many were asked for, or none said."""
+    return min(bytes_max or ANSWER_BYTES_MAX, ANSWER_BYTES_MAX)
 
 
 class WriterConnection(Connection, Protocol):

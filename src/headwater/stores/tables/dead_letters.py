@@ -61,8 +61,13 @@ class DeadLetters(Subject):
         self, group: Group, partition: Partition, offset: int, record: Record, written_at: Timestamp, burial: Burial
     ) -> None:
         """Keep one record with the reason it failed for."""
-        codec, body = self._codec.pack(encode_records([record]), group.queue.options, _PLACE)
         reason = burial.reason(offset, record.transaction_id)
+        kept = [record]
+        if group.queue.options.encrypted:
+            # An error often quotes the record: it is kept beside it, and nobody reads it without the key.
+            kept.append(Record(msgspec.Raw(msgspec.json.encode(reason))))
+            reason = ""
+        codec, body = self._codec.pack(encode_records(kept), group.queue.options, _PLACE)
         row = (group.queue.id, partition.id, group.name, offset, burial.attempts, reason, written_at, burial.now)
         self._connection.run(self._sql.add_dead_letter, (*row, codec, crc32(body), body))
 
@@ -74,6 +79,7 @@ class DeadLetters(Subject):
         letters = list(self._chosen(queue, operation))
         target = queue
         if operation.to:
+            self._need_as_safe(queue, operation.to)
             target = self._catalog.make_queue(operation.database, operation.to, now)
             self._pushes.need_room_now(target, len(letters))
         elif not operation.all_groups:
@@ -88,6 +94,14 @@ class DeadLetters(Subject):
         # What comes back to its own queue takes room there although nobody asked for it.
         self._pushes.forget()
         return Requeued(len(letters))
+
+    def _need_as_safe(self, queue: Queue, to: str) -> None:
+        """Raises when what is kept encrypted here could be read by anybody there."""
+        target = self._catalog.find_queue(queue.database, to)
+        if queue.options.encrypted and (target is None or not target.options.encrypted):
+            raise InvalidOption(
+                f"queue {queue.name!r} is encrypted and {to!r} is not: configure {to!r} with encrypted=True first"
+            )
 
     def _need_groups(self, queue: Queue, names: set[str]) -> None:
         """Raises when a group is gone: nobody would get what is requeued for it."""
@@ -161,6 +175,7 @@ def dead_letter_of(row: DeadLetterRow, queue: str, codec: Codec) -> DeadLetter:
     number, partition_id, partition, group, offset, attempts, error, written_at, failed_at, kind, checksum, body = row
     if checksum is not None and (type(body) is not bytes or crc32(body) != checksum):
         raise StoreDamaged(f"dead letter {number} is damaged: its checksum does not match")
+    record, *told = split_records(codec.unpack(kind, body, _PLACE))
     return DeadLetter(
         id=number,
         queue=queue,
@@ -168,8 +183,8 @@ def dead_letter_of(row: DeadLetterRow, queue: str, codec: Codec) -> DeadLetter:
         partition_id=PartitionId(partition_id),
         group=group,
         offset=Offset(offset),
-        record=split_records(codec.unpack(kind, body, _PLACE))[0],
-        error=error,
+        record=record,
+        error=msgspec.json.decode(told[0].data, type=str) if told else error,
         attempts=attempts,
         written_at=Timestamp(written_at),
         failed_at=Timestamp(failed_at),

@@ -1,27 +1,27 @@
 """Questions about documents. One answer looks at a bounded number of them: whoever asks goes on from its position."""
 
-import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from headwater import filters
 from headwater.model.document import Document
-from headwater.model.document_order import QueryCursor, cursor_of, place_of, read_cursor, write_cursor
+from headwater.model.document_order import Foremost, QueryCursor, cursor_of, place_of, read_cursor, write_cursor
 from headwater.model.names import Lsn
 from headwater.stores.document_questions import (
-    PAGE_BYTES_MAX,
     DocumentIndexStatus,
     DocumentPage,
     DocumentQuery,
     FindDocument,
     ListDocumentIndexes,
     ListDocumentsAfter,
+    ListUnfinishedIndexes,
     QueryDocuments,
 )
 from headwater.stores.tables.connection import Connection, Value, take_bytes
-from headwater.stores.tables.document_indexes import read_indexes
+from headwater.stores.tables.document_indexes import COLLECTIONS_KNOWN_MAX, read_indexes
 from headwater.stores.tables.document_plan import LAST_ID, Asked, Plan, choose_plan, understand
 from headwater.stores.tables.documents import DocumentRow, document_of
-from headwater.stores.tables.segments import read_last_lsn
+from headwater.stores.tables.segments import read_end
 from headwater.stores.tables.subject import Answering, SubjectAnswers
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ NamedRow = tuple[str, int, int, str, int]
 # The same with its key.
 KeyedRow = tuple[str, int, int, str, int, bytes]
 ShownRow = TypeVar("ShownRow", NamedRow, KeyedRow)
+IsMeant = Callable[[Document], bool]
 
 
-class Found(NamedTuple):
-    """A document on the way, and where the way goes on behind it."""
+class Stretch(NamedTuple):
+    """Rows on the way, and the range of the plan that they are of."""
 
-    document: Document
     range_at: int
-    key: bytes
+    rows: Sequence[NamedRow] | Sequence[KeyedRow]
 
 
 class _TooMuch(Exception):
@@ -82,6 +82,10 @@ class DocumentAnswers(SubjectAnswers):
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sql = connection.sql
+        # The fields with an index, by database and collection, as of a version of the catalog: who changes an index
+        # raises it.
+        self._fields: dict[tuple[str, str], list[str]] = {}
+        self._version = -1
 
     def handlers(self) -> Answering:
         """What answers which question."""
@@ -90,6 +94,7 @@ class DocumentAnswers(SubjectAnswers):
             QueryDocuments: self.query,
             ListDocumentsAfter: self.after_commit,
             ListDocumentIndexes: self.indexes,
+            ListUnfinishedIndexes: self.unfinished_indexes,
         }
 
     def find(self, asked: FindDocument) -> Document | None:
@@ -102,11 +107,12 @@ class DocumentAnswers(SubjectAnswers):
         """Documents in the order of their commits."""
         place = (asked.database, asked.collection, asked.after, asked.after_id, asked.limit)
         statement = self._sql.documents_after_commit
-        if asked.bytes_max:
-            rows = take_bytes(self._connection.each(statement, place, NamedRow), asked.bytes_max, _size)
-        else:
-            rows = self._connection.rows(statement, place, NamedRow)
+        rows = take_bytes(self._connection.each(statement, place, NamedRow), asked.bytes_max, _size)
         return [document_of(asked.collection, *row) for row in rows]
+
+    def unfinished_indexes(self, asked: ListUnfinishedIndexes) -> list[tuple[str, str, str]]:
+        """The indexes that not all documents are in yet."""
+        return self._connection.rows(self._sql.unfinished_document_indexes, (), tuple[str, str, str])
 
     def indexes(self, asked: ListDocumentIndexes) -> list[DocumentIndexStatus]:
         """The indexes of a database."""
@@ -118,18 +124,18 @@ class DocumentAnswers(SubjectAnswers):
     def query(self, asked: QueryDocuments) -> DocumentPage:
         """Some documents of a query, in its order."""
         # Before anything else is read: what was committed up to here is in what is found.
-        lsn = read_last_lsn(self._connection)
+        lsn, version = read_end(self._connection)
         understood = understand(asked.query, asked.permit, asked.claims)
-        return self._along(asked, understood, choose_plan(understood, self._indexed(asked)), lsn)
+        return self._along(asked, understood, choose_plan(understood, self._indexed(asked, version)), lsn)
 
     def query_quickly(self, asked: QueryDocuments) -> DocumentPage | None:
         """The same, where everybody waits for it: only along an index, and only as far as that is soon over. None when
         it may take longer, or cannot be asked."""
         if not _is_small(asked.query):
             return None
-        lsn = read_last_lsn(self._connection)
+        lsn, version = read_end(self._connection)
         understood = understand(asked.query, asked.permit, asked.claims)
-        plan = choose_plan(understood, self._indexed(asked))
+        plan = choose_plan(understood, self._indexed(asked, version))
         if not plan.field or len(plan.ranges) > QUICK_RANGES:
             return None
         try:
@@ -141,49 +147,62 @@ class DocumentAnswers(SubjectAnswers):
         self, asked: QueryDocuments, understood: Asked, plan: Plan, lsn: Lsn, allowance: _Allowance | None = None
     ) -> DocumentPage:
         way = _Way(self._connection, asked, plan, _begin(asked.position, plan, understood), allowance)
+        is_meant = _meant(asked, understood, plan)
         if plan.is_ordered:
-            return self._in_order(asked, understood, way, lsn)
-        return self._sorted(asked, understood, way, lsn)
+            return self._in_order(asked, is_meant, way, lsn)
+        return self._sorted(asked, understood, is_meant, way, lsn)
 
-    def _indexed(self, asked: QueryDocuments) -> list[str]:
+    def _indexed(self, asked: QueryDocuments, version: int) -> list[str]:
         """The fields whose index can be used; tombstones are in none."""
         if asked.query.show_deleted:
             return []
-        rows = read_indexes(self._connection, asked.database)
-        return [row.field for row in rows if row.ready and row.fits(asked.query.collection)]
+        if version != self._version or len(self._fields) >= COLLECTIONS_KNOWN_MAX:
+            self._version = version
+            self._fields.clear()
+        place = asked.database, asked.query.collection
+        found = self._fields.get(place)
+        if found is None:
+            rows = read_indexes(self._connection, asked.database)
+            found = self._fields[place] = [row.field for row in rows if row.ready and row.fits(place[1])]
+        return found
 
-    def _in_order(self, asked: QueryDocuments, understood: Asked, way: "_Way", lsn: Lsn) -> DocumentPage:
+    def _in_order(self, asked: QueryDocuments, is_meant: IsMeant, way: "_Way", lsn: Lsn) -> DocumentPage:
         """The first ones that are meant."""
+        collection, limit, bytes_max = asked.query.collection, asked.query.limit, asked.bytes_max
         found: list[Document] = []
         scanned = size = 0
-        for one in way:
-            scanned += 1
-            if _is_meant(asked, understood, one.document):
-                found.append(one.document)
-                size += len(one.document.body)
-            if len(found) == asked.query.limit:
-                break
-            if scanned == SCANNED_MAX or size >= (asked.bytes_max or PAGE_BYTES_MAX):
-                return DocumentPage(found, lsn, _position(one), is_ordered=True, scanned=scanned)
+        for stretch in way:
+            for row in stretch.rows:
+                scanned += 1
+                document = document_of(collection, *row[:5])
+                if is_meant(document):
+                    found.append(document)
+                    size += len(document.body)
+                    if len(found) == limit:
+                        return DocumentPage(found, lsn, is_ordered=True, scanned=scanned)
+                if scanned == SCANNED_MAX or size >= bytes_max:
+                    return DocumentPage(found, lsn, _position(stretch, row), is_ordered=True, scanned=scanned)
         return DocumentPage(found, lsn, is_ordered=True, scanned=scanned)
 
-    def _sorted(self, asked: QueryDocuments, understood: Asked, way: "_Way", lsn: Lsn) -> DocumentPage:
+    def _sorted(
+        self, asked: QueryDocuments, understood: Asked, is_meant: IsMeant, way: "_Way", lsn: Lsn
+    ) -> DocumentPage:
         """The first ones, in the order asked for, among those that were looked at."""
         order, position = understood.order, ""
         after = None if understood.after is None else place_of(understood.after, order)
-        meant = []
+        first = Foremost(asked.query.limit, asked.bytes_max)
         scanned = 0
-        for one in way:
+        for stretch, row in way.rows():
             scanned += 1
-            if _is_meant(asked, understood, one.document):
-                place = place_of(cursor_of(one.document.flat(), order), order)
+            document = document_of(asked.query.collection, *row[:5])
+            if is_meant(document):
+                place = place_of(cursor_of(document.flat(), order), order)
                 if after is None or after < place:
-                    meant.append((place, one.document))
+                    first.add(place, document)
             if scanned == SCANNED_MAX:
-                position = _position(one)
+                position = _position(stretch, row)
                 break
-        first = heapq.nsmallest(asked.query.limit, meant, key=lambda pair: pair[0])
-        return DocumentPage([document for _, document in first], lsn, position, scanned=scanned)
+        return DocumentPage(first.documents(), lsn, position, scanned=scanned)
 
 
 def _size(row: NamedRow | KeyedRow) -> int:
@@ -194,11 +213,14 @@ def _is_small(query: DocumentQuery) -> bool:
     return query.limit <= QUICK_ROWS and len(query.filters) <= QUICK_CONDITIONS and len(query.filter) <= QUICK_TEXT
 
 
-def _is_meant(asked: QueryDocuments, understood: Asked, document: Document) -> bool:
+def _meant(asked: QueryDocuments, understood: Asked, plan: Plan) -> IsMeant:
+    """What says of a document on the way whether it is meant. Where the way leads to no others, it is not read."""
+    if plan.is_exact:
+        return lambda document: True
+    predicate = filters.predicate(understood.expression)
     # Of what is deleted, nobody can say whether they might read it: what access rules speak of is gone.
-    if document.deleted and (asked.permit is not None or not asked.query.show_deleted):
-        return False
-    return understood.predicate(document.flat())
+    hides_deleted = asked.permit is not None or not asked.query.show_deleted
+    return lambda document: not (document.deleted and hides_deleted) and predicate(document.flat())
 
 
 # ── where the way begins, and goes on ──
@@ -212,8 +234,9 @@ class _Start(NamedTuple):
     id: str
 
 
-def _position(one: Found) -> str:
-    return write_cursor(QueryCursor((one.range_at.to_bytes(2, "big"), one.key), one.document.id))
+def _position(stretch: Stretch, row: NamedRow | KeyedRow) -> str:
+    key = row[5] if len(row) > 5 else b""
+    return write_cursor(QueryCursor((stretch.range_at.to_bytes(2, "big"), key), row[0]))
 
 
 def read_position(text: str) -> _Start:
@@ -266,38 +289,41 @@ class _Way:
     def _read(self, row: "TypeForm[ShownRow]", statement: str, *bindings: Value) -> tuple[list[ShownRow], bool]:
         """The next rows, and whether there may be more. The more there turn out to be, the more are read at once."""
         limit, self._at_once = self._at_once, min(READ_AT_ONCE, 2 * self._at_once)
+        found = self._connection.each(statement, (*bindings, limit), row)
         if self._allowance is not None:
-            rows = self._allowance.take(self._connection.each(statement, (*bindings, limit), row))
-        elif self._bytes_max:
-            rows = take_bytes(self._connection.each(statement, (*bindings, limit), row), self._bytes_max, _size)
-            return rows, len(rows) == limit or sum(map(_size, rows)) >= self._bytes_max
-        else:
-            rows = self._connection.rows(statement, (*bindings, limit), row)
-        return rows, len(rows) == limit
+            rows = self._allowance.take(found)
+            return rows, len(rows) == limit
+        rows = take_bytes(found, self._bytes_max, _size)
+        return rows, len(rows) == limit or sum(map(_size, rows)) >= self._bytes_max
 
-    def __iter__(self) -> Iterator[Found]:
+    def rows(self) -> Iterator[tuple[Stretch, NamedRow | KeyedRow]]:
+        """One after the other."""
+        for stretch in self:
+            for row in stretch.rows:
+                yield stretch, row
+
+    def __iter__(self) -> Iterator[Stretch]:
         if not self._plan.field:
             yield from self._by_id()
             return
         first = self._start.range_at if self._start is not None else 0
         for at in range(first, len(self._plan.ranges)):
             start = self._start if self._start is not None and at == first else None
-            for row in self._range(self._plan.ranges[at].low, self._plan.ranges[at].high, start):
-                yield Found(document_of(self._collection, *row[:5]), at, row[5])
+            for rows in self._range(self._plan.ranges[at].low, self._plan.ranges[at].high, start):
+                yield Stretch(at, rows)
 
-    def _by_id(self) -> Iterator[Found]:
+    def _by_id(self) -> Iterator[Stretch]:
         back = self._plan.back
         statement = self._sql.documents_by_id_back if back else self._sql.documents_by_id
         name = self._start.id if self._start is not None else LAST_ID if back else ""
         while True:
             rows, more = self._read(NamedRow, statement, self._database, self._collection, name)
-            for row in rows:
-                yield Found(document_of(self._collection, *row), 0, b"")
+            yield Stretch(0, rows)
             if not more:
                 return
             name = rows[-1][0]
 
-    def _range(self, low: bytes, high: bytes, start: _Start | None) -> Iterator[KeyedRow]:
+    def _range(self, low: bytes, high: bytes, start: _Start | None) -> Iterator[list[KeyedRow]]:
         """Rows of one range: first the rest of the key that was begun, then the keys behind it."""
         back = self._plan.back
         among = self._sql.documents_with_key_back if back else self._sql.documents_with_key
@@ -306,13 +332,13 @@ class _Way:
         while True:
             if start is not None:
                 rows, more = self._read(KeyedRow, among, *place, start.key, start.id)
-                yield from rows
+                yield rows
                 if more:
                     start = start._replace(id=rows[-1][0])
                     continue
                 low, high = (low, start.key) if back else (start.key + b"\0", high)
             rows, more = self._read(KeyedRow, onward, *place, low, high)
-            yield from rows
+            yield rows
             if not more:
                 return
             start = _Start(0, rows[-1][5], rows[-1][0])

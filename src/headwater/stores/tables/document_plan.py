@@ -3,16 +3,17 @@
     by id                the collection itself
     by an index          the keys of a field, in ranges that the filter says
 
-A plan only says where to look; whether a document is meant, the filter's predicate decides. Where the documents come
-in the order that was asked for, the first ones that are meant are the answer; else all have to be looked at.
+A plan only says where to look; whether a document is meant, the filter's predicate decides, unless the filter asks for
+no more than values of the index. Where the documents come in the order that was asked for, the first ones that are
+meant are the answer; else all have to be looked at.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from headwater import filters
 from headwater.errors import InvalidOption
-from headwater.filters.tree import And, Comparison, Equal, Expression, Field, OneOf, Order
+from headwater.filters.tree import And, Comparison, Equal, Expression, Field, OneOf, Order, known
 from headwater.model.document import OrderBy
 from headwater.model.document_order import QueryCursor, read_cursor
 from headwater.model.document_rules import Permit
@@ -37,19 +38,20 @@ ALL_KEYS = Range(NULL, END)
 class Plan(NamedTuple):
     """Where to look: along the ids when `field` is empty, else along the keys of an index on it, in these ranges.
 
-    `back` is against the order. `is_ordered` says that documents come in the order of the query.
+    `back` is against the order. `is_ordered` says that documents come in the order of the query, `is_exact` that all of
+    them are meant: equal values have equal keys, and other values have others.
     """
 
     field: str
     ranges: tuple[Range, ...]
     back: bool
     is_ordered: bool
+    is_exact: bool = False
 
 
 class Asked(NamedTuple):
     """A query, understood."""
 
-    predicate: Callable[[Mapping[str, Any]], bool]
     expression: Expression
     order: tuple[OrderBy, ...]
     after: QueryCursor | None
@@ -61,7 +63,7 @@ def understand(query: DocumentQuery, permit: Permit | None = None, claims: str =
         raise InvalidOption(f"a query orders by {ORDER_FIELDS_MAX} fields at most; got {len(query.order_by)}")
     expression = filters.readable(permit, filters.whole_filter(query.filters, query.filter, claims))
     order = tuple(query.order_by)
-    return Asked(filters.predicate(expression), expression, order, read_cursor(query.start_after, len(order)))
+    return Asked(expression, order, read_cursor(query.start_after, len(order)))
 
 
 # ── plans ──
@@ -78,7 +80,7 @@ def choose_plan(asked: Asked, indexed: Sequence[str]) -> Plan:
     if equal is not None:
         # Of one key, documents come by id; of several, one key after the other.
         ordered = len(bounds[equal]) == 1 and (is_by_id or (len(order) == 1 and first == equal))
-        return Plan(equal, bounds[equal], back, ordered)
+        return Plan(equal, bounds[equal], back, ordered, is_exact=not isinstance(asked.expression, And))
     if len(order) == 1 and first in indexed and (first in bounds or not bounds):
         ranges = bounds.get(first, (ALL_KEYS,))
         return Plan(first, ranges[::-1] if back else ranges, back, is_ordered=True)
@@ -103,12 +105,12 @@ def _bounds(expression: Expression, indexed: frozenset[str]) -> dict[str, tuple[
 
 def _ranges(part: Equal | Order | OneOf) -> tuple[Range, ...] | None:
     if isinstance(part, Equal):
-        return (_point(part.value),)
+        return (_point(known(part.value)),)
     if isinstance(part, OneOf):
         # By their keys: to Python, `1` and `True` are one value.
         keys = sorted({order_key(value) for value in part.values}) if isinstance(part.values, tuple) else None
         return None if keys is None else tuple(Range(key, next_key(key)) for key in keys)
-    key = order_key(part.value)
+    key = order_key(known(part.value))
     start = bytes([key[0]])
     if part.comparison in (Comparison.LESS, Comparison.LESS_OR_EQUAL):
         return (Range(start, key if part.comparison is Comparison.LESS else next_key(key)),)

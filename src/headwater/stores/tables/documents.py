@@ -341,7 +341,7 @@ def check_conditions(conditions: Sequence[Condition], document: Document | None)
     if not conditions:
         return
     flat: Fields = {} if document is None or document.deleted else document.flat()
-    expression = filters.parse_conditions([msgspec.structs.asdict(one) for one in conditions])
+    expression = filters.parse_conditions(conditions)
     if not filters.predicate(expression)(flat):
         raise PreconditionFailed("the document is not as `ifMatch` says; read it again, then decide anew")
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from headwater.clock import Timestamp
 from headwater.errors import StoreDamaged
+from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import bytes_of, split_records
 from headwater.stores.codec import Codec
@@ -117,9 +118,10 @@ class LogAnswers(SubjectAnswers):
     def _each_segment(self, rows: Iterable[Columns]) -> Iterator[Segment]:
         """Segments up to the first that cannot be read; when that is the first one, it is told."""
         is_first = True
+        lanes: dict[int, Lane | None] = {}
         for row in rows:
             try:
-                segment = self._segment(SegmentRow._make(row))
+                segment = self._segment(SegmentRow._make(row), lanes)
             except StoreDamaged:
                 if is_first:
                     raise
@@ -128,8 +130,10 @@ class LogAnswers(SubjectAnswers):
                 yield segment
                 is_first = False
 
-    def _segment(self, row: SegmentRow) -> Segment | None:
-        lane = read_lane(self._connection, PartitionId(row.partition_id))
+    def _segment(self, row: SegmentRow, lanes: dict[int, Lane | None]) -> Segment | None:
+        if row.partition_id not in lanes:
+            lanes[row.partition_id] = read_lane(self._connection, PartitionId(row.partition_id))
+        lane = lanes[row.partition_id]
         if lane is None:
             return None
         opened = open_body(self._codec, row.lsn, row.codec, row.checksum, row.partition_id, row.first_offset, row.body)

@@ -36,12 +36,11 @@ class KeptPop(msgspec.Struct, frozen=True, omit_defaults=True):
 
     leases: list[KeptLease] = []
     batches: list[Batch] = []
-    ready_at: Timestamp | None = None
 
 
 def kept_of(popped: Popped) -> KeptPop:
     """What is kept of an answer."""
-    return KeptPop(leases=[_lease_of(batch) for batch in popped.batches], ready_at=popped.ready_at)
+    return KeptPop(leases=[_lease_of(batch) for batch in popped.batches])
 
 
 def _lease_of(batch: Batch) -> KeptLease:
@@ -72,13 +71,12 @@ class RepeatedPops:
         self._cursors = cursors
 
     def answer(self, operation: Pop, kept: KeptPop, now: Timestamp) -> Popped | None:
-        """What a pop got the first time. None when that is of no more use to whoever asks on: all of its leases are
+        """What a pop got the first time, as far as it is held still. None when nothing of it is: all of its leases are
         over, and it may have others."""
-        if not kept.leases:
-            return Popped(kept.batches, kept.ready_at)
-        batches = [self._batch(operation, lease, now) for lease in kept.leases]
+        leases = kept.leases or [_lease_of(batch) for batch in kept.batches]
+        batches = [self._batch(operation, lease, now) for lease in leases]
         found = [batch for batch in batches if batch is not None]
-        return None if operation.asks_again and not found else Popped(found)
+        return Popped(found) if found else None
 
     def _batch(self, operation: Pop, lease: KeptLease, now: Timestamp) -> Batch | None:
         partition = self._catalog.partition_by_id(lease.partition_id)
@@ -86,7 +84,7 @@ class RepeatedPops:
             return None
         places = list(self._places(lease))
         until = lease.lease_until
-        if lease.token and operation.asks_again:
+        if lease.token:
             # What was given back, has run out or was reported on is not told again: others may have it.
             cursor = self._cursor(partition, lease.group)
             held = set(rules.still_held(cursor, lease.token, now))

@@ -42,6 +42,8 @@ PlacedRow = tuple[Lsn, Offset, int, Timestamp]
 HeaderRow = tuple[Lsn, Offset, int, Timestamp, int | None]
 # Codec, checksum, partition, first offset, body.
 BodyRow = tuple[int, int, PartitionId, Offset, bytes]
+# The newest LSN, and the version of the catalog.
+EndRow = tuple[Lsn, int]
 # LSN and time of writing.
 PlaceInTime = tuple[Lsn, Timestamp]
 
@@ -420,11 +422,15 @@ def open_body(codec: Codec, lsn: int, kind: int, checksum: int, partition_id: in
     return codec.unpack(kind, kept, (partition_id, first))
 
 
+def read_end(connection: Connection) -> EndRow:
+    """The newest LSN ever given out, segments may have been dropped since; and the version of names and indexes."""
+    [end] = connection.rows(connection.sql.end_of_log, (), EndRow)
+    return end
+
+
 def read_last_lsn(connection: Connection) -> Lsn:
-    """The newest LSN ever given out; segments may have been dropped since."""
-    [(newest,)] = connection.rows(connection.sql.last_lsn, (), NumberOrNone)
-    row = connection.row(connection.sql.get_meta, ("last_lsn",), Meta)
-    return Lsn(max(newest or 0, int(row[0]) if row else 0))
+    """The newest LSN ever given out."""
+    return read_end(connection)[0]
 
 
 def read_lsn_at(connection: Connection, time: Timestamp, last_lsn: Lsn) -> Lsn:

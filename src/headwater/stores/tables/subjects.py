@@ -78,7 +78,7 @@ class Subjects:
             Flows(connection, catalog, segments, pushes.place),
             Staging(connection, config.staged_bytes_max),
             Streams(connection),
-            Traces(connection, catalog),
+            Traces(connection, codec, catalog),
             Switches(connection),
             Milestones(connection),
             self.access_tokens,

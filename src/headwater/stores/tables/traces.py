@@ -1,4 +1,10 @@
-"""Events in the lives of records, as whoever works on them notes them."""
+"""Events in the lives of records, as whoever works on them notes them.
+
+Of an encrypted queue, transaction id, event and data are kept together, encrypted, in the place of the data; the record
+is found again by a name that only the key makes of its id.
+"""
+
+from base64 import b64decode, b64encode
 
 import msgspec
 
@@ -6,17 +12,33 @@ from headwater.clock import Timestamp
 from headwater.errors import QueueMissing
 from headwater.log.operations import Trace, Traced
 from headwater.model.names import PartitionId
+from headwater.model.queue import QueueOptions
+from headwater.stores.codec import AES_GCM, Codec
 from headwater.stores.questions import ListTraceNames, ListTraces, ListTracesNamed, TraceEvent, TraceName
 from headwater.stores.tables.catalog import Catalog
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.patterns import as_patterns
 from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers
 
+_PLACE = b"trace"
+_ENCRYPTED = QueueOptions(encrypted=True, compress_bytes_min=0)
+# No JSON begins like this, so no data of a queue that is not encrypted does.
+_MARK = "encrypted:"
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What an event tells."""
+
+    transaction_id: str
+    event: str
+    data: str
+
 
 class Traces(Subject):
     """All traces, under the write lock."""
 
-    def __init__(self, connection: Connection, catalog: Catalog) -> None:
+    def __init__(self, connection: Connection, codec: Codec, catalog: Catalog) -> None:
+        self._codec = codec
         self._connection = connection
         self._sql = connection.sql
         self._catalog = catalog
@@ -31,11 +53,17 @@ class Traces(Subject):
         if partition is None or partition.queue.database != operation.database:
             raise QueueMissing(f"there is no partition {operation.partition_id}")
         names = operation.names or ("",)
-        data = bytes(operation.data).decode()
-        about = (operation.database, operation.partition_id, operation.transaction_id, operation.group)
+        told = _Told(operation.transaction_id, operation.event, bytes(operation.data).decode())
+        if partition.queue.options.encrypted:
+            told = self._hidden(told)
+        about = (operation.database, operation.partition_id, told.transaction_id, operation.group)
         for name in names:
-            self._connection.run(self._sql.add_trace, (*about, name, operation.event, data, now))
+            self._connection.run(self._sql.add_trace, (*about, name, told.event, told.data, now))
         return Traced(len(names))
+
+    def _hidden(self, told: _Told) -> _Told:
+        _, body = self._codec.pack(msgspec.json.encode(told), _ENCRYPTED, _PLACE)
+        return _Told(self._codec.name(told.transaction_id, _ENCRYPTED), "", _MARK + b64encode(body).decode())
 
 
 # Partition, transaction id, group, name, event, time, data.
@@ -47,7 +75,8 @@ TraceNameRow = tuple[str, int, Timestamp]
 class TraceAnswers(SubjectAnswers):
     """Reads traces."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, codec: Codec) -> None:
+        self._codec = codec
         self._connection = connection
         self._sql = connection.sql
 
@@ -56,21 +85,26 @@ class TraceAnswers(SubjectAnswers):
         return {ListTraces: self.traces, ListTracesNamed: self.named, ListTraceNames: self.names}
 
     def traces(self, asked: ListTraces) -> list[TraceEvent]:
-        """The noted events of one record."""
-        about = (asked.database, asked.partition_id, asked.transaction_id)
-        return [_event(row) for row in self._connection.rows(self._sql.traces, about, TraceRow)]
+        """The noted events of one record, whether its queue was encrypted then or not."""
+        hidden = self._codec.name(asked.transaction_id, _ENCRYPTED)
+        about = (asked.database, asked.partition_id, asked.transaction_id, hidden)
+        return [self._event(row) for row in self._connection.rows(self._sql.traces, about, TraceRow)]
 
     def named(self, asked: ListTracesNamed) -> list[TraceEvent]:
         """The events noted under a name."""
         about = (asked.database, asked.name, as_patterns(asked.patterns), asked.limit, asked.skip)
-        return [_event(row) for row in self._connection.rows(self._sql.traces_named, about, TraceRow)]
+        return [self._event(row) for row in self._connection.rows(self._sql.traces_named, about, TraceRow)]
 
     def names(self, asked: ListTraceNames) -> list[TraceName]:
         """The names of events."""
         about = (asked.database, as_patterns(asked.patterns), asked.limit)
         return [TraceName(*row) for row in self._connection.rows(self._sql.trace_names, about, TraceNameRow)]
 
-
-def _event(row: TraceRow) -> TraceEvent:
-    partition_id, transaction_id, group, name, event, noted_at, data = row
-    return TraceEvent(partition_id, transaction_id, group, name, event, noted_at, msgspec.Raw(data.encode()))
+    def _event(self, row: TraceRow) -> TraceEvent:
+        partition_id, transaction_id, group, name, event, noted_at, data = row
+        told = _Told(transaction_id, event, data)
+        if data.startswith(_MARK):
+            body = self._codec.unpack(AES_GCM, b64decode(data.removeprefix(_MARK)), _PLACE)
+            told = msgspec.json.decode(body, type=_Told)
+        raw = msgspec.Raw(told.data.encode())
+        return TraceEvent(partition_id, told.transaction_id, group, name, told.event, noted_at, raw)

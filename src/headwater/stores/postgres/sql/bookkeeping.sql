@@ -21,7 +21,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8);
 -- name: traces
 -- The noted events of one record.
 SELECT partition_id, transaction_id, group_name, name, event, noted_at, data FROM hw_traces
-WHERE database = $1 AND partition_id = $2 AND transaction_id = $3 ORDER BY id;
+WHERE database = $1 AND partition_id = $2 AND transaction_id IN ($3, $4) ORDER BY id;
 
 -- name: forget_traces
 -- Drop old events.

@@ -34,6 +34,12 @@ SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('sync
 -- Whether everything that can be seen by now is on the disk. A standby is sent only what is on that of its server.
 SELECT CASE WHEN pg_is_in_recovery() THEN true ELSE pg_current_wal_insert_lsn() <= pg_current_wal_flush_lsn() END;
 
+-- name: read_standing
+-- Whose data this server has, whether it is a standby, and on which timeline it writes.
+SELECT system_identifier::text, pg_is_in_recovery(),
+    CASE WHEN pg_is_in_recovery() THEN '' ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END
+FROM pg_control_system();
+
 -- name: replica_lag
 -- Whether this is a standby, and by how many seconds what it shows may be older than its server: none when it has everything
 -- that it was sent.

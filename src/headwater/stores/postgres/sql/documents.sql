@@ -53,6 +53,10 @@ ORDER BY k.key DESC, k.id DESC LIMIT $6;
 SELECT pattern, field, ready, done_collection, done_id FROM hw_document_indexes WHERE database = $1
 ORDER BY pattern, field;
 
+-- name: unfinished_document_indexes
+-- Indexes that not all documents are in yet.
+SELECT database, pattern, field FROM hw_document_indexes WHERE ready = 0 ORDER BY database, pattern, field;
+
 -- name: put_document_index
 -- An index, new or further on.
 INSERT INTO hw_document_indexes (database, pattern, field, ready, done_collection, done_id) VALUES ($1, $2, $3, $4, $5, $6)

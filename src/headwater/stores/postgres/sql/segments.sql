@@ -1,6 +1,8 @@
--- name: last_lsn
--- The newest segment of the store.
-SELECT max(lsn) FROM hw_segments;
+-- name: end_of_log
+-- The newest LSN ever given out, also of what was dropped since, and the version of names, options and indexes.
+SELECT greatest(coalesce((SELECT max(lsn) FROM hw_segments), 0),
+                coalesce((SELECT value::int8 FROM hw_meta WHERE key = 'last_lsn'), 0)),
+       coalesce((SELECT value::int8 FROM hw_meta WHERE key = 'catalog_version'), 0);
 
 -- name: add_segment
 -- The records that this commit adds to one partition.

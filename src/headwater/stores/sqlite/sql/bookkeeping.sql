@@ -21,7 +21,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 -- name: traces
 -- The noted events of one record.
 SELECT partition_id, transaction_id, group_name, name, event, noted_at, data FROM hw_traces
-WHERE database = ? AND partition_id = ? AND transaction_id = ? ORDER BY id;
+WHERE database = ? AND partition_id = ? AND transaction_id IN (?, ?) ORDER BY id;
 
 -- name: forget_traces
 -- Drop old events.

@@ -1,6 +1,8 @@
--- name: last_lsn
--- The newest segment of the store.
-SELECT max(lsn) FROM hw_segments;
+-- name: end_of_log
+-- The newest LSN ever given out, also of what was dropped since, and the version of names, options and indexes.
+SELECT max(coalesce((SELECT max(lsn) FROM hw_segments), 0),
+           coalesce((SELECT value FROM hw_meta WHERE key = 'last_lsn'), 0)),
+       coalesce((SELECT value FROM hw_meta WHERE key = 'catalog_version'), 0);
 
 -- name: add_segment
 -- The records that this commit adds to one partition.
@@ -94,6 +96,21 @@ SELECT coalesce(sum(count), 0) FROM hw_segments WHERE partition_id = ?;
 -- name: read_partition_segments
 -- Segments of a partition with their records, from the one that holds an offset on, or the next.
 SELECT s.lsn, s.partition_id, s.first_offset, s.written_at, s.origin, s.codec, s.checksum, s.records
+FROM hw_segments s WHERE s.partition_id = ?1 AND s.first_offset >= coalesce(
+    (SELECT max(b.first_offset) FROM hw_segments b WHERE b.partition_id = ?1 AND b.first_offset <= ?2), 0)
+    AND s.first_offset + s.count > ?2
+ORDER BY s.first_offset LIMIT ?3;
+
+-- name: read_small_segments
+-- The same as `read_segments`; of one that is large, or compressed and may be, the records are not read.
+SELECT s.lsn, s.partition_id, s.first_offset, s.written_at, s.origin, s.codec, s.checksum,
+       CASE WHEN length(s.records) <= ?3 AND s.codec & 1 = 0 THEN s.records END
+FROM hw_segments s WHERE s.lsn > ?1 AND s.lsn <= ?2 ORDER BY s.lsn;
+
+-- name: read_small_segments_of_partition
+-- The same of `read_partition_segments`.
+SELECT s.lsn, s.partition_id, s.first_offset, s.written_at, s.origin, s.codec, s.checksum,
+       CASE WHEN length(s.records) <= ?4 AND s.codec & 1 = 0 THEN s.records END
 FROM hw_segments s WHERE s.partition_id = ?1 AND s.first_offset >= coalesce(
     (SELECT max(b.first_offset) FROM hw_segments b WHERE b.partition_id = ?1 AND b.first_offset <= ?2), 0)
     AND s.first_offset + s.count > ?2
