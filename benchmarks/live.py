@@ -157,7 +157,7 @@ async def deliver(connections: int, peer: str, context: Context) -> Sample:
             begun_count += 1
 
     with serving(context.folder, **MANY) as server:
-        clients = await join_all(server, connections, told)
+        clients = await join_all(server.address, connections, told)
         for place in range(count):
             query = {"collection": "messages", "filter": f'room == "r{place % rooms}"'}
             clients[place // SUBSCRIPTIONS_EACH].say("subscribe", {"query": query}, f"s{place}")

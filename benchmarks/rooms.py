@@ -8,11 +8,13 @@ from array import array
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import headwater
 from benchmarks.goals import AtMost, Goal, Reaches, Within
+from benchmarks.helper import helper, receive
 from benchmarks.http_workloads import Server, serving
 from benchmarks.peers import Context
 from benchmarks.room_clients import PATH, LeanClient, connect
@@ -39,13 +41,15 @@ POLLERS = 8
 MANY = {"realtime_connections_per_address_max": "100000", "realtime_connections_per_token_max": "100000"}
 NODE_SCRIPT = Path(__file__).parent / "node_rooms.js"
 NODE_PATHS = {"ws": "/", "socket.io": "/socket.io/?EIO=4&transport=websocket"}
+QUIETLY: dict[str, Any] = {"room": "canvas-{}", "quiet": True}
 DATA = {"id": "o1", "type": "rect", "x": 10, "y": 20}
 
 NOTES = (
     "Servers are processes of their own on one file; all clients of a measure are in one process beside them, a lean "
     "WebSocket client of ours (benchmarks/room_clients.py), so the client's share of a time is in it.",
     f"Crossing: {USERS} members in {ROOMS} rooms, half of them on each server; a message of durability `written` goes "
-    "in at one, and is timed when a member on the other has it: one message in each room after the other.",
+    "in at one, and is timed when a member on the other has it: one message in each room after the other. Those who "
+    "only listen are in a process of their own: a browser does not wait until another has read.",
     f"Room of {MEMBERS:,}: p50 and p95 are from sending one message until the last member has it. node ws and "
     "Socket.IO: a server in node that tells everybody what one says, with their packages from npm. Bursts: 50 messages "
     "at once, again and again; the rate is of deliveries.",
@@ -118,10 +122,10 @@ def own() -> Question:
 
 
 async def join_all(
-    server: Server, count: int, told: Callable[[bytes], None] | None, path: str = PATH, **about: Any
+    address: str, count: int, told: Callable[[bytes], None] | None, path: str = PATH, **about: Any
 ) -> list[LeanClient]:
     """So many members, some at a time."""
-    host, port = server.address.split(":")
+    host, port = address.split(":")
     gate = asyncio.Semaphore(CONNECTING_AT_ONCE)
 
     async def join(number: int) -> LeanClient:
@@ -153,12 +157,14 @@ async def cross(label: str, context: Context) -> Sample:
             latencies.append(at - json.loads(text)["payload"]["data"]["sent_ns"])
             arrived.set()
 
-    with serving(context.folder) as there, serving(context.folder) as here:
-        quiet: dict[str, Any] = {"room": "canvas-{}", "quiet": True}
-        await join_all(here, USERS // 2, None, **quiet)
-        speakers = await join_all(here, ROOMS, None, **quiet)
-        await join_all(there, USERS // 2 - ROOMS, None, **quiet)
-        await join_all(there, ROOMS, told, **quiet)
+    with (
+        serving(context.folder) as there,
+        serving(context.folder) as here,
+        helper(be_there, [here.address, there.address], USERS // 2 - ROOMS) as others,
+    ):
+        await asyncio.to_thread(receive, others)
+        speakers = await join_all(here.address, ROOMS, None, **QUIETLY)
+        await join_all(there.address, ROOMS, told, **QUIETLY)
         begun, finish = now_ns(), now_ns() + int(context.seconds * 1e9)
         place = 0
         while now_ns() < finish:
@@ -169,15 +175,28 @@ async def cross(label: str, context: Context) -> Sample:
             place = (place + 1) % ROOMS
             await asyncio.sleep(SPEAKING_SECONDS)
         found = summarise(latencies, len(latencies), now_ns() - begun)
+        others.send("over")
         return Sample(
             rate=found.rate, p50_ms=found.p50_ms, p95_ms=percentile_ms(sorted(latencies), 95), p99_ms=found.p99_ms
         )
 
 
+def be_there(pipe: "Connection[Any, Any]", addresses: Sequence[str], count: int) -> None:
+    """So many members of the rooms on each of these servers, who hear everything, until they are told to go."""
+
+    async def listen() -> None:
+        for address in addresses:
+            await join_all(address, count, None, **QUIETLY)
+        pipe.send("there")
+        await asyncio.to_thread(pipe.recv)
+
+    asyncio.run(listen())
+
+
 async def tell_all(members: int, burst: int, label: str, context: Context) -> Sample:
     with serving(context.folder, **MANY) as server:
-        clients = await join_all(server, members, None, room="wide", quiet=True)
-        [speaker] = await join_all(server, 1, None)
+        clients = await join_all(server.address, members, None, room="wide", quiet=True)
+        [speaker] = await join_all(server.address, 1, None)
         message = {"room": "wide", "type": "object-update", "data": DATA}
         return await timed(server, clients, burst, lambda: speaker.say("send", message), context.seconds)
 
@@ -223,7 +242,7 @@ async def tell_all_by_node(kind: str, members: int, label: str, context: Context
     try:
         wait_until_listening(process, port)
         server = Server(process, f"127.0.0.1:{port}")
-        clients = await join_all(server, members, None, path=NODE_PATHS[kind])
+        clients = await join_all(server.address, members, None, path=NODE_PATHS[kind])
         if kind == "socket.io":
             for client in clients:
                 client.say_raw("40")
@@ -236,9 +255,9 @@ async def tell_all_by_node(kind: str, members: int, label: str, context: Context
 
 async def rest(members: int, label: str, context: Context) -> Sample:
     with serving(context.folder, **MANY) as server:
-        [first] = await join_all(server, 1, None)
+        [first] = await join_all(server.address, 1, None)
         before, begun = server.memory_kb("VmRSS"), now_ns()
-        clients = await join_all(server, members, None)
+        clients = await join_all(server.address, members, None)
         took = (now_ns() - begun) / 1e9
         await asyncio.sleep(1.0)
         grown = (server.memory_kb("VmRSS") - before) / 1_024
@@ -257,7 +276,7 @@ async def rest(members: int, label: str, context: Context) -> Sample:
 
 async def move(label: str, context: Context) -> Sample:
     with serving(context.folder) as server:
-        clients = await join_all(server, CURSOR_USERS, None, room="canvas-{}", profile={"name": "ann"})
+        clients = await join_all(server.address, CURSOR_USERS, None, room="canvas-{}", profile={"name": "ann"})
         await asyncio.sleep(1.0)
         async with headwater.connect(f"http://{server.address}") as hw:
             seconds = max(context.seconds, 5.0)
