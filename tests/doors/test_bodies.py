@@ -1,6 +1,8 @@
 """Bodies: nobody who is not let in makes a server hold one, and all of them together stay within a budget."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -28,6 +30,7 @@ class Door:
         self.bodies: list[int] = []
         self.waiting = self.returned = 0
         self.go_on = asyncio.Event()
+        self.receipts: list[weakref.ref[Receipt]] = []
 
     async def __call__(self, asked: Request) -> Response:
         if asked.awaits_body:
@@ -41,13 +44,22 @@ class Door:
             await self.go_on.wait()
         self.bodies.append(len(asked.body))
         if asked.path.endswith(LARGE):
-            return Response(body=b"x" * LARGE_BYTES, undelivered=self.given_back)
+            receipt = Receipt(self)
+            self.receipts.append(weakref.ref(receipt))
+            return Response(body=b"x" * LARGE_BYTES, undelivered=receipt)
         if asked.path.endswith(KEPT):
             return Response(body=b"x" * LARGE_BYTES, done=True)
         return json_response(len(asked.body))
 
-    def given_back(self) -> None:
-        self.returned += 1
+
+class Receipt:
+    """Goes with an answer: for as long as somebody holds it, the answer is in memory."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def __call__(self) -> None:
+        self._door.returned += 1
 
 
 @pytest.fixture
@@ -197,6 +209,18 @@ def test_an_answer_that_cannot_be_given_again_is_held_whatever_there_is(live: Li
         live.call(door.go_on.set)
         assert len(second.answer().body) == LARGE_BYTES
         assert len(slow.answer().body) == LARGE_BYTES
+
+
+def test_an_answer_to_somebody_who_hung_up_is_held_no_longer(live: LiveEdge, door: Door) -> None:
+    gc.disable()
+    try:
+        with live.connect() as client:
+            client.send(request(LARGE, authorization="one"))
+            expect_soon(lambda: edge_of(live).answers.bytes > 0)
+        expect_soon(lambda: [receipt() for receipt in door.receipts] == [None])
+    finally:
+        gc.enable()
+    assert door.returned == 1
 
 
 def test_a_client_that_vanishes_gives_its_room_back(live: LiveEdge) -> None:

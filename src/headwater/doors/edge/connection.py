@@ -149,6 +149,9 @@ class Connection(asyncio.Protocol):
         for task in (self._task, self._admission):
             if task is not None:
                 task.cancel()
+        # A task that was cancelled knows where it was, with the answer that it was about to send: who leads to it must
+        # not be led to by it, or the answer is held until garbage is collected.
+        self._task = self._admission = None
         self._arrivals.clear()
         for hold in (self._hold, self._answering, *self._holds):
             if hold is not None:

@@ -10,9 +10,9 @@ the log: that is told.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -34,12 +34,8 @@ Result = TypeVar("Result")
 class ChoresTurn(Protocol):
     """A place of their own in the queue of those who write."""
 
-    async def enter(self) -> None:
-        """Wait for the turn."""
-        ...
-
-    def leave(self) -> None:
-        """Let the next one in."""
+    async def within_thread(self, work: Callable[[], Result]) -> Result:
+        """Do this in a turn, in a thread: no event loop has to come for anything before the next one is let in."""
         ...
 
     def close(self) -> None:
@@ -114,9 +110,10 @@ class Checkpoints:
         return await self.alone(partial(self._vacuum, pages))
 
     async def alone(self, work: Callable[[], Result]) -> Result:
-        """Do something in the thread, while nobody commits."""
-        async with self._alone():
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        """Do something in the thread, while nobody commits. A place at the turnstile is for one: chores of this process
+        queue before it."""
+        async with self._one_at_a_time:
+            return await self._turn.within_thread(lambda: self._thread.submit(work).result())
 
     def shrink(self, pages: int) -> None:
         """Give unused pages back and move the log into the file, in the thread of `alone`. Only then the disk has them.
@@ -151,19 +148,8 @@ class Checkpoints:
 
     async def _finish(self) -> None:
         """Move the rest while nobody commits."""
-        async with self._alone():
-            pages, moved = await self._passive()
-            self.pinned_pages = pages - moved
-
-    @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        """The turn at the write lock. A place at the turnstile is for one: chores of this process queue before it."""
-        async with self._one_at_a_time:
-            await self._turn.enter()
-            try:
-                yield
-            finally:
-                self._turn.leave()
+        pages, moved = await self.alone(self._checkpoint)
+        self.pinned_pages = pages - moved
 
     async def _passive(self) -> tuple[int, int]:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._checkpoint)

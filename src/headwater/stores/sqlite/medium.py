@@ -12,13 +12,15 @@ landed: its store then lays out a fresh file, and whoever was not answered is ap
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from headwater.stores.contract import Chore, Fact, Traits
 from headwater.stores.sqlite.connection import SqliteConnection
 from headwater.stores.sqlite.presence import Presence
 from headwater.stores.sqlite.reserve import Reserve
 from headwater.wakeups.contract import Wakeup
+
+Result = TypeVar("Result")
 
 
 class Turn(Protocol):
@@ -30,6 +32,10 @@ class Turn(Protocol):
 
     async def enter(self) -> None:
         """Wait for the turn. Raises RaceLost when it will not come before the store has recovered."""
+        ...
+
+    async def within(self, work: Callable[[], Result]) -> Result:
+        """Do this in a turn, the moment that it comes."""
         ...
 
     def leave(self) -> None:

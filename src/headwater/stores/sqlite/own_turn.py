@@ -2,8 +2,12 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
 
 from headwater.stores.contract import RaceLost
+
+Result = TypeVar("Result")
 
 
 class OwnTurn:
@@ -26,6 +30,22 @@ class OwnTurn:
         while self._held and not self.lost:
             await self._wait()
         self._take()
+
+    async def within(self, work: Callable[[], Result]) -> Result:
+        """Do this in a turn."""
+        await self.enter()
+        try:
+            return work()
+        finally:
+            self.leave()
+
+    async def within_thread(self, work: Callable[[], Result]) -> Result:
+        """The same in a thread: nobody outside of this process waits for it."""
+        await self.enter()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, work)
+        finally:
+            self.leave()
 
     async def _wait(self) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -13,6 +13,7 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TypeVar, cast
 
 import apsw
@@ -35,7 +36,7 @@ from headwater.stores.sqlite.quick_reads import QuickReads
 from headwater.stores.sqlite.reads import Reads
 from headwater.stores.sqlite.reserve import freeing, with_refusals
 from headwater.stores.sqlite.shared_file import SharedFile
-from headwater.stores.sqlite.write_lock import begin, try_begin
+from headwater.stores.sqlite.write_lock import tries, try_begin
 from headwater.stores.tables.document_answers import DocumentAnswers
 from headwater.stores.tables.identity import read_identity
 from headwater.stores.tables.job_answers import JobAnswers
@@ -149,7 +150,7 @@ class SqliteStore:
         if not self._turn.try_enter():
             return None
         try:
-            return self._commit(operations, now) if try_begin(self._connection) else None
+            return self._commit_if_free(operations, now)
         except (apsw.Error, UnicodeDecodeError) as error:
             raise translate(error, "committing") from error
         finally:
@@ -159,14 +160,19 @@ class SqliteStore:
         """Wait for the turn at the write lock, then commit. When it raises, nothing took effect."""
         self._check_open()
         turn = self._turn
-        await turn.enter()
         try:
-            await begin(self._connection, self._config.lock_wait_seconds)
-            return self._commit(operations, now)
+            # A program that does not queue for its turn may hold the lock. The turn is not kept meanwhile.
+            async for _ in tries(self._config.lock_wait_seconds):
+                commit = await turn.within(partial(self._commit_if_free, operations, now))
+                if commit is not None:
+                    break
         except (apsw.Error, UnicodeDecodeError) as error:
             raise translate(error, "committing") from error
-        finally:
-            turn.leave()
+        assert commit is not None
+        return commit
+
+    def _commit_if_free(self, operations: Sequence[Operation], now: Timestamp) -> Commit | None:
+        return self._commit(operations, now) if try_begin(self._connection) else None
 
     def _commit(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
         """Commit all of them, or on a full disk those that make room."""

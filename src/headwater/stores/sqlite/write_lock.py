@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator
 
 import apsw
 
@@ -23,9 +24,17 @@ def try_begin(connection: SqliteConnection) -> bool:
 
 async def begin(connection: SqliteConnection, wait_seconds: float) -> None:
     """Begin a transaction that may write. A program that does not queue for its turn may hold the lock: look again."""
+    async for _ in tries(wait_seconds):
+        if try_begin(connection):
+            return
+
+
+async def tries(wait_seconds: float) -> AsyncGenerator[None, None]:
+    """At once, and then after pauses that grow; raises when somebody has held the lock for too long."""
     pause = BUSY_SLEEP_SECONDS
     deadline = time.monotonic() + wait_seconds
-    while not try_begin(connection):
+    while True:
+        yield
         if time.monotonic() > deadline:
             raise StoreBusy(f"another program held the write lock for {wait_seconds:g} s")
         await asyncio.sleep(pause)
