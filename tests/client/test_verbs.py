@@ -299,6 +299,16 @@ async def test_a_lost_lease_is_told_with_the_next_pop(orders: headwater.Queue) -
     assert [message.payload for message in await orders.pop(wait=SOON)] == [2]
 
 
+async def test_a_pop_that_acks_is_repeated_with_its_key(orders: headwater.Queue) -> None:
+    await orders.push_many([1, 2, 3], partition="p")
+    first = await orders.pop()
+    second = await orders.pop(ack=first, idempotency_key="again")
+    repeated = await orders.pop(ack=first, idempotency_key="again")
+    assert [(one.payload, one.token) for one in repeated] == [(one.payload, one.token) for one in second]
+    await orders.ack(second)
+    assert [message.payload for message in await orders.pop()] == [3]
+
+
 async def test_a_message_of_another_lease_is_not_acked(orders: headwater.Queue) -> None:
     await orders.push_many([1, 2], partition="p")
     messages = await orders.pop(batch=2)

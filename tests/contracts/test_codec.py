@@ -8,6 +8,7 @@ from msgspec import Raw
 from headwater.errors import EncryptionKeyMissing, InvalidOption
 from headwater.log.operations import Pop, Promote, Requeue, Trace
 from headwater.model.cursor import Outcome
+from headwater.model.names import PartitionId
 from headwater.stores.questions import ListQueues, ListTraces, ListTracesNamed
 from tests.contracts.clock import FakeClock
 from tests.contracts.conftest import OpenLog
@@ -206,6 +207,22 @@ async def test_events_of_an_encrypted_queue_are_read_with_the_key_alone(open_log
     assert await log.store.ask(named) == of_record[::-1]
     with pytest.raises(EncryptionKeyMissing):
         await (await open_log()).store.ask(named)
+
+
+@pytest.mark.parametrize("key", ["", OTHER_KEY], ids=["no key", "another key"])
+async def test_who_has_not_the_key_neither_notes_nor_finds_events(open_log: OpenLog, key: str) -> None:
+    owner, stranger = await open_log(encryption_key=KEY), await open_log(encryption_key=key)
+    await owner.configure(encrypted=True)
+    partition_id = (await owner.push("secret", ids=["1"])).partition_id
+    assert partition_id is not None
+    note = Trace(partition_id=partition_id, transaction_id="1", group="g", names=("n",), event="seen", data=Raw(b"1"))
+    await owner.run(note)
+    with pytest.raises(EncryptionKeyMissing):
+        await stranger.run(note)
+    with pytest.raises(EncryptionKeyMissing):
+        await stranger.store.ask(ListTraces("main", partition_id, "1"))
+    assert len(await owner.store.ask(ListTracesNamed("main", "n", limit=10))) == 1
+    assert await stranger.store.ask(ListTraces("main", PartitionId(partition_id + 1), "1")) == []
 
 
 async def test_dead_letters_of_an_encrypted_queue_go_to_no_queue_that_is_not(open_log: OpenLog) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import socket
 import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ from headwater.doors.edge.budget import Budget, Hold
 from headwater.doors.edge.limits import MIB, Limits
 from headwater.doors.edge.server import Edge
 from headwater.doors.wire import CONTINUE, Request, Response, json_response, problem_response
-from tests.doors.live_edge import LiveEdge, request
+from tests.doors.live_edge import LiveEdge, TimedEdge, request
 from tests.waiting import expect_soon
 
 SLOW = "/slow"
@@ -184,6 +185,42 @@ def test_who_has_answers_to_take_gets_no_more_until_they_are_taken(live: LiveEdg
         slow.send(request("/", authorization="a"))
         assert slow.answer().status == 200
     assert answers.bytes == 0
+
+
+@pytest.fixture
+def timed(door: Door) -> Iterator[TimedEdge]:
+    with TimedEdge(door, Limits(body_bytes_max=4 * MIB, bodies_bytes_max=8 * MIB)) as edge:
+        yield edge
+
+
+def test_who_takes_nothing_is_dropped_soon_when_others_are_refused_for_it(timed: TimedEdge, door: Door) -> None:
+    answers = edge_of(timed).answers
+    with timed.connect() as stuck:
+        stuck.send(request(LARGE, authorization="a"))
+        expect_soon(lambda: answers.bytes > 4 * MIB)
+        timed.advance(20)
+        assert answers.bytes > 4 * MIB, "nobody was refused, so it may take its time"
+        with timed.connect() as other:
+            other.send(request("/", authorization="a"))
+            assert other.answer().status == 503
+            timed.advance(2.1)
+            expect_soon(lambda: answers.bytes == 0)
+            other.send(request("/", authorization="a"))
+            assert other.answer().status == 200
+    assert door.returned == 1
+
+
+def test_who_takes_an_answer_slowly_is_not_dropped(timed: TimedEdge) -> None:
+    with timed.connect() as slow:
+        slow.send(request(LARGE, authorization="a"))
+        expect_soon(lambda: edge_of(timed).answers.bytes > 0)
+        taken = 0
+        for _ in range(4):
+            taken += len(slow.socket.recv(2 * MIB, socket.MSG_WAITALL))
+            timed.advance(25)
+        assert edge_of(timed).answers.bytes > 0
+        while taken < LARGE_BYTES:
+            taken += len(slow.socket.recv(MIB))
 
 
 def test_of_many_that_are_asked_for_at_once_only_some_are_held(live: LiveEdge, door: Door) -> None:

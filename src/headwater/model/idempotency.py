@@ -65,6 +65,11 @@ def lane_key(key: str, place: int) -> str:
     return f"{key}{_NUL}{place}" if key and place else key
 
 
+def report_key(key: str, place: int) -> str:
+    """A key for each report that goes with a pop. It crosses the wire like one that was given, so it has no NUL."""
+    return sha256(f"{key}{_NUL}report{_NUL}{place}".encode()).hexdigest() if key else ""
+
+
 def fingerprint(request: msgspec.Struct | Sequence[msgspec.Struct] | Mapping[str, object]) -> str:
     """What tells a request from any other: all of it."""
     return sha256(msgspec.json.encode(request)).hexdigest()

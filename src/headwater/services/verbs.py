@@ -8,7 +8,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable, Sequence
 
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from headwater.clock import Clock
 from headwater.config import Config, Durability
@@ -17,6 +17,7 @@ from headwater.log.committer import CommittedPush
 from headwater.log.operations import Ack, Extend, Extended, Operation, Pop, Popped, Push, Result
 from headwater.log.room_operations import RoomPush
 from headwater.model.cursor import Outcome
+from headwater.model.idempotency import report_key
 from headwater.model.names import SYSTEM_PREFIX, Lsn, check_name
 from headwater.model.record import Record, encode_payloads
 from headwater.model.spreading import check_priority
@@ -128,7 +129,12 @@ class Verbs(ABC):
         if not done:
             popped = await self.pop_batches(operation, wait_seconds)
         else:
-            popped = await self.pop_batches(operation, wait_seconds, reports_of(done, Outcome.COMPLETED))
+            # Repeated with its key, the pop has been done, and so have they.
+            reports = [
+                structs.replace(report, key=report_key(operation.key, place))
+                for place, report in enumerate(reports_of(done, Outcome.COMPLETED))
+            ]
+            popped = await self.pop_batches(operation, wait_seconds, reports)
             mark_reported(done, Outcome.COMPLETED)
         return messages_of(popped.batches, operation.database, self)
 

@@ -22,6 +22,8 @@ class Budget:
         self._bytes_max = max(bytes_max, body_bytes_max)
         self._share_bytes_max = max(int(self._bytes_max * SHARE), body_bytes_max)
         self._by_owner: dict[str, int] = {}
+        # Those who were told that too much is held for them.
+        self._pressed: set[str] = set()
         self.bytes = 0
         self.refusals = 0
 
@@ -38,7 +40,14 @@ class Budget:
     def holds_too_much(self, owner: str) -> bool:
         """Whether as much is held for somebody as may be: all of a share, or anything at all when nothing is free."""
         theirs = self._by_owner.get(owner, 0)
-        return theirs >= self._share_bytes_max or (theirs > 0 and self.bytes >= self._bytes_max)
+        is_too_much = theirs >= self._share_bytes_max or (theirs > 0 and self.bytes >= self._bytes_max)
+        if is_too_much:
+            self._pressed.add(owner)
+        return is_too_much
+
+    def is_pressed(self, owner: str) -> bool:
+        """Whether somebody was told so, since what was held for them was as much."""
+        return owner in self._pressed
 
     @contextmanager
     def holding(self, owner: str, count: int) -> Iterator[None]:
@@ -60,6 +69,7 @@ class Budget:
     def give_back(self, owner: str, count: int) -> None:
         """Count them no more."""
         self.bytes -= count
+        self._pressed.discard(owner)
         left = self._by_owner[owner] - count
         if left:
             self._by_owner[owner] = left

@@ -363,17 +363,23 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     async def _is_taken(self, request: Request) -> bool:
-        """Wait until the client has taken enough of what was sent; a client that takes nothing is dropped."""
-        if self._sendable is None:
+        """Wait until the client has taken enough of what was sent. One that takes nothing is dropped in the end, and
+        soon while others are refused for it: without a credential all programs of an address are one caller."""
+        sendable = self._sendable
+        if sendable is None:
             return True
-        untaken = self._transport.get_write_buffer_size()
-        try:
-            with self._server.answers.holding(owner_of(request), untaken):
-                async with asyncio.timeout(self._limits.send_seconds):
-                    await self._sendable
-        except TimeoutError:
-            self._transport.abort()
-            return False
+        owner, answers = owner_of(request), self._server.answers
+        left = self._transport.get_write_buffer_size()
+        with answers.holding(owner, left):
+            idle_seconds = 0.0
+            while not sendable.done():
+                seconds = min(self._limits.stuck_seconds, self._limits.send_seconds - idle_seconds)
+                await asyncio.wait({sendable}, timeout=seconds)
+                before, left = left, self._transport.get_write_buffer_size()
+                idle_seconds = 0.0 if left < before else idle_seconds + seconds
+                if idle_seconds >= self._limits.send_seconds or (idle_seconds and answers.is_pressed(owner)):
+                    self._transport.abort()
+                    return False
         return True
 
     def _read_on(self) -> None:

@@ -22,7 +22,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive_seconds: float = 75.0
     """Between an answer and the next request."""
     send_seconds: float = 30.0
-    """How long a client may leave an answer untaken."""
+    """How long a client may take nothing of an answer."""
+    stuck_seconds: float = 2.0
+    """The same while others are refused because of what waits for it."""
     linger_seconds: float = 1.0
     """How long a closing connection still listens, so that the client can read why."""
     half_closed_seconds: float = 1.0

@@ -9,14 +9,15 @@ from base64 import b64decode, b64encode
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.errors import QueueMissing
+from headwater.errors import EncryptionKeyMissing, QueueMissing
 from headwater.log.operations import Trace, Traced
 from headwater.model.names import PartitionId
 from headwater.model.queue import QueueOptions
 from headwater.stores.codec import AES_GCM, Codec
 from headwater.stores.questions import ListTraceNames, ListTraces, ListTracesNamed, TraceEvent, TraceName
 from headwater.stores.tables.catalog import Catalog
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, Number
+from headwater.stores.tables.key_check import KeyCheck
 from headwater.stores.tables.patterns import as_patterns
 from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers
 
@@ -42,6 +43,7 @@ class Traces(Subject):
         self._connection = connection
         self._sql = connection.sql
         self._catalog = catalog
+        self._key = KeyCheck(connection, codec)
 
     def handlers(self) -> Handlers:
         """What applies each of its operations."""
@@ -55,6 +57,7 @@ class Traces(Subject):
         names = operation.names or ("",)
         told = _Told(operation.transaction_id, operation.event, bytes(operation.data).decode())
         if partition.queue.options.encrypted:
+            self._key.check(partition.queue.options)
             told = self._hidden(told)
         about = (operation.database, operation.partition_id, told.transaction_id, operation.group)
         for name in names:
@@ -79,6 +82,7 @@ class TraceAnswers(SubjectAnswers):
         self._codec = codec
         self._connection = connection
         self._sql = connection.sql
+        self._key = KeyCheck(connection, codec)
 
     def handlers(self) -> Answering:
         """What answers which question."""
@@ -86,9 +90,18 @@ class TraceAnswers(SubjectAnswers):
 
     def traces(self, asked: ListTraces) -> list[TraceEvent]:
         """The noted events of one record, whether its queue was encrypted then or not."""
+        self._refuse_hidden(asked)
         hidden = self._codec.name(asked.transaction_id, _ENCRYPTED)
         about = (asked.database, asked.partition_id, asked.transaction_id, hidden)
         return [self._event(row) for row in self._connection.rows(self._sql.traces, about, TraceRow)]
+
+    def _refuse_hidden(self, asked: ListTraces) -> None:
+        """Without the key nobody finds what was noted of a record: that is not the same as nothing."""
+        is_hidden = self._connection.row(self._sql.has_hidden_traces, (asked.database, asked.partition_id), Number)
+        if is_hidden and self._key.fits() is False:
+            raise EncryptionKeyMissing(
+                "what was noted here is encrypted with another key: set HEADWATER_ENCRYPTION_KEY"
+            )
 
     def named(self, asked: ListTracesNamed) -> list[TraceEvent]:
         """The events noted under a name."""

@@ -23,6 +23,10 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8);
 SELECT partition_id, transaction_id, group_name, name, event, noted_at, data FROM hw_traces
 WHERE database = $1 AND partition_id = $2 AND transaction_id IN ($3, $4) ORDER BY id;
 
+-- name: has_hidden_traces
+-- Whether some events of a partition are encrypted.
+SELECT 1 FROM hw_traces WHERE database = $1 AND partition_id = $2 AND data LIKE 'encrypted:%' LIMIT 1;
+
 -- name: forget_traces
 -- Drop old events.
 DELETE FROM hw_traces WHERE id IN (SELECT id FROM hw_traces WHERE noted_at < $1 ORDER BY noted_at LIMIT $2)

@@ -23,6 +23,10 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 SELECT partition_id, transaction_id, group_name, name, event, noted_at, data FROM hw_traces
 WHERE database = ? AND partition_id = ? AND transaction_id IN (?, ?) ORDER BY id;
 
+-- name: has_hidden_traces
+-- Whether some events of a partition are encrypted.
+SELECT 1 FROM hw_traces WHERE database = ? AND partition_id = ? AND data LIKE 'encrypted:%' LIMIT 1;
+
 -- name: forget_traces
 -- Drop old events.
 DELETE FROM hw_traces WHERE id IN (SELECT id FROM hw_traces WHERE noted_at < ? ORDER BY noted_at LIMIT ?)
