@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 
 from headwater.errors import EncryptionKeyMissing, InvalidOption
-from headwater.log.operations import Pop, Promote, Requeue, Trace
+from headwater.log.operations import Pop, Promote, Purge, Requeue, Trace
 from headwater.model.cursor import Outcome
 from headwater.model.names import PartitionId
 from headwater.stores.questions import ListQueues, ListTraces, ListTracesNamed
@@ -223,6 +223,18 @@ async def test_who_has_not_the_key_neither_notes_nor_finds_events(open_log: Open
         await stranger.store.ask(ListTraces("main", partition_id, "1"))
     assert len(await owner.store.ask(ListTracesNamed("main", "n", limit=10))) == 1
     assert await stranger.store.ask(ListTraces("main", PartitionId(partition_id + 1), "1")) == []
+
+
+@pytest.mark.parametrize("by_number", [False, True])
+async def test_who_has_lost_the_key_can_still_purge_dead_letters(open_log: OpenLog, by_number: bool) -> None:
+    owner, stranger = await open_log(encryption_key=KEY), await open_log()
+    await owner.configure(encrypted=True)
+    await owner.push("secret", "other")
+    await owner.settle(await owner.take(2), Outcome.DEAD)
+    numbers = [letter.id for letter in await owner.dead_letters()]
+    purge = Purge(queue="orders", ids=numbers if by_number else (), limit=10)
+    assert (await stranger.run(purge)).count == 2
+    assert await owner.dead_letters() == []
 
 
 async def test_dead_letters_of_an_encrypted_queue_go_to_no_queue_that_is_not(open_log: OpenLog) -> None:

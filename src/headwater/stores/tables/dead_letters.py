@@ -1,6 +1,5 @@
 """Records that failed for good: kept with the reason, listed, pushed back or dropped."""
 
-from collections.abc import Iterator
 from zlib import crc32
 
 import msgspec
@@ -76,7 +75,7 @@ class DeadLetters(Subject):
         if operation.to and (operation.all_groups or operation.to == operation.queue):
             raise InvalidOption("requeue to another queue, or to all groups of this one, not both")
         queue = self._catalog.need_queue(operation.database, operation.queue)
-        letters = list(self._chosen(queue, operation))
+        letters = [dead_letter_of(row, queue.name, self._codec) for row in self._chosen(queue, operation)]
         target = queue
         if operation.to:
             self._need_as_safe(queue, operation.to)
@@ -124,23 +123,23 @@ class DeadLetters(Subject):
         return self._pushes.named(queue, letter.partition, now)
 
     def purge(self, operation: Purge, now: Timestamp) -> Deleted:
-        """Drop dead letters."""
+        """Drop dead letters. They are not read: who has lost the key of a queue can still be rid of them."""
         queue = self._catalog.need_queue(operation.database, operation.queue)
-        letters = [letter.id for letter in self._chosen(queue, operation)]
+        letters = [number for number, *_ in self._chosen(queue, operation)]
         for number in letters:
             self._connection.run(self._sql.drop_dead_letter, (queue.id, number))
         return Deleted(len(letters))
 
-    def _chosen(self, queue: Queue, operation: Requeue | Purge) -> Iterator[DeadLetter]:
+    def _chosen(self, queue: Queue, operation: Requeue | Purge) -> list[DeadLetterRow]:
         if not operation.ids:
-            rows = self._connection.rows(self._sql.dead_letters, (queue.id, 0, operation.limit), DeadLetterRow)
-            yield from (dead_letter_of(row, queue.name, self._codec) for row in rows)
-            return
-        for number in dict.fromkeys(operation.ids):
-            row = self._connection.row(self._sql.get_dead_letter, (queue.id, number), DeadLetterRow)
-            if row is None:
-                raise QueueMissing(f"queue {queue.name!r} has no dead letter {number}")
-            yield dead_letter_of(row, queue.name, self._codec)
+            return self._connection.rows(self._sql.dead_letters, (queue.id, 0, operation.limit), DeadLetterRow)
+        return [self._named(queue, number) for number in dict.fromkeys(operation.ids)]
+
+    def _named(self, queue: Queue, number: int) -> DeadLetterRow:
+        row = self._connection.row(self._sql.get_dead_letter, (queue.id, number), DeadLetterRow)
+        if row is None:
+            raise QueueMissing(f"queue {queue.name!r} has no dead letter {number}")
+        return row
 
 
 class DeadLetterAnswers(SubjectAnswers):
