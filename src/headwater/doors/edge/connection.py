@@ -16,12 +16,14 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import partial
 from http import HTTPStatus
 from typing import cast
 
 from headwater.doors.edge.budget import Hold, has_too_much, owner_of
 from headwater.doors.edge.contract import ConnectionServer
 from headwater.doors.edge.reading import Arrival, Phase, Refusal, RequestReader
+from headwater.doors.edge.taking import is_taken
 from headwater.doors.edge.websocket import WebSocket
 from headwater.doors.edge.writing import CONTINUE, LAST_CHUNK, encode_chunk, encode_response, encode_stream_head
 from headwater.doors.event_stream import as_event_stream
@@ -363,24 +365,15 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     async def _is_taken(self, request: Request) -> bool:
-        """Wait until the client has taken enough of what was sent. One that takes nothing is dropped in the end, and
-        soon while others are refused for it: without a credential all programs of an address are one caller."""
-        sendable = self._sendable
-        if sendable is None:
+        """Wait until the client has taken enough of what was sent; one that takes nothing is cut off."""
+        if self._sendable is None:
             return True
         owner, answers = owner_of(request), self._server.answers
-        left = self._transport.get_write_buffer_size()
-        with answers.holding(owner, left):
-            idle_seconds = 0.0
-            while not sendable.done():
-                seconds = min(self._limits.stuck_seconds, self._limits.send_seconds - idle_seconds)
-                await asyncio.wait({sendable}, timeout=seconds)
-                before, left = left, self._transport.get_write_buffer_size()
-                idle_seconds = 0.0 if left < before else idle_seconds + seconds
-                if idle_seconds >= self._limits.send_seconds or (idle_seconds and answers.is_pressed(owner)):
-                    self._transport.abort()
-                    return False
-        return True
+        with answers.holding(owner, self._transport.get_write_buffer_size()):
+            if await is_taken(self._transport, self._sendable, self._limits, partial(answers.is_pressed, owner)):
+                return True
+        self._transport.abort()
+        return False
 
     def _read_on(self) -> None:
         """Read while there is somebody to take it: not too many wait, and the body is wanted."""

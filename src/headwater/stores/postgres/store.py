@@ -35,6 +35,7 @@ from headwater.stores.postgres.grants import grants_for
 from headwater.stores.postgres.link import Link, link_for_reading
 from headwater.stores.postgres.migrate import migrate
 from headwater.stores.postgres.notices import Looks, Notices
+from headwater.stores.postgres.pooler import refuse_lent_sessions
 from headwater.stores.postgres.read_thread import ReadThread
 from headwater.stores.postgres.reads import Reads
 from headwater.stores.postgres.traits import traits_of
@@ -98,6 +99,7 @@ class PostgresStore:
 
     def _prepare(self) -> None:
         with translated(f"opening {self._address.shown}"):
+            refuse_lent_sessions(self._address)
             migrate(self._address, self._config.lock_wait_seconds, adopt=self._adopt, create=self._create)
             link = self._link()
             try:

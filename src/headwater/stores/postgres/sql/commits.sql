@@ -76,3 +76,7 @@ SELECT current_database()::text;
 -- name: notify
 -- Tell whoever listens that something was committed.
 SELECT pg_notify($1, $2);
+
+-- name: session_number
+-- Which of its sessions the server answers in.
+SELECT pg_backend_pid();
