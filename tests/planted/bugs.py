@@ -1524,6 +1524,18 @@ BUGS = [
         ),
     ),
     Bug(
+        "capture-takes-any-publication",
+        "a publication that was altered and put right again is taken for the one that was followed",
+        (
+            Edit(
+                "headwater/capture/postgres.py",
+                "if faults or (position.marks and marks_differ(found, position.marks, needed)):",
+                "if faults:",
+            ),
+        ),
+        ("tests/capture/test_postgres_publication.py",),
+    ),
+    Bug(
         "drain-stops-at-a-full-queue",
         "one queue that refuses its rows ends the drain of all",
         (

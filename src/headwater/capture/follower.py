@@ -127,7 +127,7 @@ class Follower:
                 # Our own place: nobody else has noted that it begins.
                 await self._begin_anew("the first copy was interrupted")
             elif self._number:
-                await self._source.open(self._state.position)
+                await self._resume()
             elif await self._source.keeps_place():
                 if (await _find_state(self._queues, self._database, self._step))[0]:
                     raise SourceBusy(f"another process has just followed {self._source.name} into this log")
@@ -136,6 +136,12 @@ class Follower:
                 await self._begin()
         except ResyncRequired as error:
             await self._lost(error)
+
+    async def _resume(self) -> None:
+        """Go on. What the source has changed for it to go on, tables that joined for one, is noted before it does."""
+        position = await self._source.open(self._state.position)
+        if position != self._state.position:
+            await self._commit(Taken([], [], position))
 
     def _refuse_another_queue(self) -> None:
         """A capture by default has the name of its first table, and so may another one."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from headwater.capture.contract import Change, Kind
 from headwater.capture.postgres_values import value_of
 from headwater.clock import SECOND, Timestamp
-from headwater.errors import CaptureError
+from headwater.errors import CaptureError, ResyncRequired
 
 # PostgreSQL counts from the first day of 2000.
 EPOCH = 946_684_800 * SECOND
@@ -57,11 +57,12 @@ _ABSENT = object()
 
 class Decoder:
     """Decodes one stream. `keys` says of tables what their rows are known by, which the stream does not where it tells
-    whole rows."""
+    whole rows; `names` what the tables of some numbers are called, and must have been called all the time."""
 
-    def __init__(self, keys: Mapping[str, Sequence[str]] | None = None) -> None:
+    def __init__(self, keys: Mapping[str, Sequence[str]] | None = None, names: Mapping[int, str] | None = None) -> None:
         self._relations: dict[int, Relation] = {}
         self._keys = keys or {}
+        self._names = names or {}
 
     def decode(self, message: bytes) -> Message:
         """What a message says; messages that say nothing of rows are no changes."""
@@ -104,7 +105,10 @@ class Decoder:
         oid, schema, name = body.int(), body.text(), body.text()
         body.letter()
         columns = tuple(_column(body) for _ in range(body.short()))
-        self._relations[oid] = Relation(f"{schema}.{name}", columns)
+        relation = Relation(f"{schema}.{name}", columns)
+        if (known := self._names.get(oid, relation.name)) != relation.name:
+            raise ResyncRequired(f"the table {known} was called {relation.name} for a time")
+        self._relations[oid] = relation
 
     def _change(
         self, op: Kind, relation: Relation, before: dict[str, Any] | None, after: dict[str, Any] | None

@@ -10,7 +10,7 @@ one that was put back from an older copy, and what lies between is gone.
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict
 from headwater.capture.contract import Change, Lag, Taken
 from headwater.capture.pgoutput import Begin, Commit, Decoder
 from headwater.capture.postgres_control import Control, Table, rows_at
+from headwater.capture.publication import Publication, faults_of, marks_differ
 from headwater.capture.replication import ReplicationLink, parse_lsn, show_lsn
 from headwater.clock import Timestamp
 from headwater.errors import InvalidOption, ResyncRequired, StoreDamaged
@@ -36,7 +37,8 @@ _name = re.compile(rf"[a-z0-9_]{{1,{NAME_LENGTH_MAX}}}")
 class Position(msgspec.Struct, frozen=True):
     """How far a slot was followed: to the end of a transaction, and so many changes into the one whose commit lies at
     `commit`. `tables` are the numbers of those that were followed, `publication` is that of the publication: another
-    one of the same name has another number. Positions of before have none."""
+    one of the same name has another number. `marks` are those of the publication and its tables, as they stood when
+    this began. Positions of before have none."""
 
     system: str
     lsn: int
@@ -44,6 +46,7 @@ class Position(msgspec.Struct, frozen=True):
     changes: int = 0
     tables: dict[str, int] = {}
     publication: int = 0
+    marks: dict[str, str] = {}
 
 
 class PostgresTables:
@@ -111,7 +114,7 @@ class PostgresTables:
 
     async def lag(self) -> Lag:
         """What the slot has not sent, and what it keeps on the server's disk. Raises when a table that is followed is
-        not there any more: the stream says nothing of that."""
+        not there any more or the publication was altered: the stream says nothing of that."""
         return await _in_thread(self._lag)
 
     async def forget(self) -> None:
@@ -175,6 +178,9 @@ class PostgresTables:
                 self._counted += 1
                 if self._is_new(commit):
                     self._position = msgspec.structs.replace(self._position, commit=commit, changes=self._counted)
+                    if change.table not in self._tables:
+                        # It has left this capture, or somebody else has added it to the publication.
+                        continue
                     place = f"{show_lsn(commit)}/{self._counted}"
                     yield msgspec.structs.replace(change, position=place), self._transaction.at
 
@@ -187,10 +193,11 @@ class PostgresTables:
     # ── on a thread: the slot and the first copy ──
 
     def _lag(self) -> Lag:
-        self._refuse_another_publication(self._position)
         for table, number in self._position.tables.items():
             if self._control.name_of(number) != table:
                 raise ResyncRequired(_is_another(table))
+        if self._position.publication:
+            self._refuse_another_publication(self._position, self._position.tables)
         return self._control.lag(self._slot)
 
     def _keeps_place(self) -> bool:
@@ -207,16 +214,17 @@ class PostgresTables:
         self._tables = tuple(table.shown for table in tables)
         if position:
             self._position = self._resume(_decode(position), tables)
-        self._decoder = Decoder({table.shown: table.key for table in tables})
-        self._control.publish(self._publication, tables)
+        names = {table.number: table.shown for table in tables}
+        self._decoder = Decoder({table.shown: table.key for table in tables}, names)
+        published = self._control.publish(self._publication, tables)
         self._target = parse_lsn(self._control.flushed())
         self._link = ReplicationLink(self._address)
         if position:
-            self._position = self._named(tables, self._position)
+            self._position = _named(self._position, tables, published)
             self._confirmed = self._position.lsn
             self._start()
         else:
-            self._begin(tables)
+            self._begin(tables, published)
 
     def _refuse_others(self, tables: Sequence[Table], position: Position) -> None:
         """What was written to a table before we published it is not in the stream: of one that took the place of
@@ -228,24 +236,27 @@ class PostgresTables:
             if position.tables.get(table.shown, table.number) != table.number:
                 raise ResyncRequired(_is_another(table.shown))
 
-    def _refuse_another_publication(self, position: Position) -> None:
-        """What was written while there was none is not in the stream."""
-        if position.publication not in (0, self._control.find_publication(self._publication)):
+    def _refuse_another_publication(self, position: Position, wanted: Collection[str]) -> None:
+        """What was written while there was none, or one that told less, is not in the stream. Tables that join or
+        leave are our own doing, also where we died before that was noted."""
+        found = self._control.find_publication(self._publication)
+        if found is None or position.publication not in (0, found.number):
             raise ResyncRequired(f"the publication {self._publication} was dropped")
+        needed = set(wanted).intersection(position.tables or wanted)
+        faults = list(faults_of(found, needed, {*wanted, *position.tables}))
+        if faults or (position.marks and marks_differ(found, position.marks, needed)):
+            reason = "; ".join(faults) or "somebody else has changed it meanwhile"
+            raise ResyncRequired(f"the publication {self._publication} was altered: {reason}")
 
-    def _begin(self, tables: Sequence[Table]) -> None:
+    def _begin(self, tables: Sequence[Table], published: Publication) -> None:
         assert self._link is not None
         slot = self._link.create_slot(self._slot, export=self._snapshot)
-        self._position = self._named(tables, Position(self._control.identity(), slot.lsn))
+        self._position = _named(Position(self._control.identity(), slot.lsn), tables, published)
         self._confirmed = slot.lsn
         if self._snapshot:
             self._copy = self._copies(tables, slot.snapshot)
         else:
             self._start()
-
-    def _named(self, tables: Sequence[Table], position: Position) -> Position:
-        publication = self._control.find_publication(self._publication)
-        return msgspec.structs.replace(position, tables=_numbers(tables), publication=publication)
 
     def _resume(self, position: Position, tables: Sequence[Table]) -> Position:
         """The position, if everything since is in the stream."""
@@ -262,7 +273,7 @@ class PostgresTables:
                 f"the slot {self._slot} was followed up to {slot.confirmed}, and the log has {show_lsn(position.lsn)}: "
                 "the log was put back from an older copy, or another log follows this slot"
             )
-        self._refuse_another_publication(position)
+        self._refuse_another_publication(position, _numbers(tables))
         return position
 
     def _start(self) -> None:
@@ -301,6 +312,12 @@ async def _in_thread(work: Callable[..., Result], *arguments: object) -> Result:
 
 def _numbers(tables: Sequence[Table]) -> dict[str, int]:
     return {table.shown: table.number for table in tables}
+
+
+def _named(position: Position, tables: Sequence[Table], published: Publication) -> Position:
+    return msgspec.structs.replace(
+        position, tables=_numbers(tables), publication=published.number, marks=published.marks
+    )
 
 
 def _is_another(table: str) -> str:

@@ -3,6 +3,7 @@
 Everything here waits for the server, so it is called on threads.
 """
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -14,9 +15,12 @@ from psycopg.sql import SQL, Composed, Identifier, Literal
 from headwater.capture.contract import Lag, Row
 from headwater.capture.postgres_errors import translated
 from headwater.capture.postgres_values import SESSION, value_of
+from headwater.capture.publication import Member, Publication, faults_of
 from headwater.capture.replication import CONNECTION
 from headwater.errors import SourceBusy, SourceUnfit
 from headwater.stores.statements import load_statements
+
+log = logging.getLogger(__name__)
 
 ROWS_PER_FETCH = 1_000
 RELEASE_SECONDS = 3.0
@@ -124,28 +128,53 @@ class Control:
         row = self._one(sql.name_of_table, number)
         return str(row[0]) if row else ""
 
-    def find_publication(self, name: str) -> int:
-        """The number of a publication, 0 when there is none."""
+    def find_publication(self, name: str) -> Publication | None:
+        """The publication, if it is there."""
         row = self._one(sql.find_publication, name)
-        return int(row[0]) if row else 0
-
-    def publish(self, publication: str, tables: Sequence[Table]) -> None:
-        """See to it that the publication has these tables and no others."""
-        exists = self.find_publication(publication)
-        wanted = {table.shown for table in tables}
-        listed = SQL(", ").join(table.quoted for table in tables)
-        name = Identifier(publication)
+        if not row:
+            return None
         with translated():
-            if not exists:
-                self._run(SQL(sql.create_publication).format(name, listed))
-            elif {row[0] for row in self._connected().execute(sql.published_tables, (publication,))} != wanted:
-                self._run(SQL(sql.publish_by_root).format(name))
-                self._run(SQL(sql.set_published_tables).format(name, listed))
+            members = self._connected().execute(sql.published_tables, (row[0],)).fetchall()
+        number, mark, is_open, is_full, is_by_root = row
+        found = {table: Member(*about) for table, *about in members}
+        return Publication(number, mark, is_open, is_full, is_by_root, found)
+
+    def publish(self, name: str, tables: Sequence[Table]) -> Publication:
+        """See to it that the publication tells every change of these tables and of no others."""
+        found = self.find_publication(name)
+        if found is None:
+            with translated():
+                self._run(SQL(sql.create_publication).format(Identifier(name), _listed(tables)))
+        elif faults := _faults(found, tables):
+            self._mend(name, found, tables, _wrong(name, tables, faults))
+        found = self.find_publication(name)
+        if found is None or _faults(found, tables):
+            raise SourceUnfit(f"somebody else alters the publication {name} at the same time")
+        return found
+
+    def _mend(self, name: str, found: Publication, tables: Sequence[Table], wrong: str) -> None:
+        """Make it right. One of all tables was made for other ends, and one that somebody made for us is his."""
+        if found.is_open:
+            raise SourceUnfit(wrong)
+        with translated():
+            try:
+                self._alter(Identifier(name), tables, with_options=not (found.is_full and found.is_by_root))
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise SourceUnfit(f"{wrong} ({error})") from error
+
+    def _alter(self, name: Identifier, tables: Sequence[Table], *, with_options: bool) -> None:
+        with self._connected().transaction():
+            if with_options:
+                self._run(SQL(sql.publish_every_change).format(name))
+            self._run(SQL(sql.set_published_tables).format(name, _listed(tables)))
 
     def unpublish(self, publication: str) -> None:
-        """Drop the publication, if it is there."""
+        """Drop the publication, if it is there and ours: one that somebody made for us stays."""
         with translated():
-            self._run(SQL(sql.drop_publication).format(Identifier(publication)))
+            try:
+                self._run(SQL(sql.drop_publication).format(Identifier(publication)))
+            except psycopg.errors.InsufficientPrivilege as error:
+                log.warning("the publication %s stays: %s", publication, error)
 
     def find_slot(self, name: str) -> Slot | None:
         """The slot, if it is there."""
@@ -184,6 +213,20 @@ class Control:
         if self._open is None or self._open.closed:
             self._open = connect(self._address)
         return self._open
+
+
+def _listed(tables: Sequence[Table]) -> Composed:
+    return SQL(", ").join(table.quoted for table in tables)
+
+
+def _faults(found: Publication, tables: Sequence[Table]) -> list[str]:
+    wanted = {table.shown for table in tables}
+    return list(faults_of(found, wanted, wanted))
+
+
+def _wrong(name: str, tables: Sequence[Table], faults: Sequence[str]) -> str:
+    made = SQL(sql.create_publication).format(Identifier(name), _listed(tables)).as_string(None)
+    return f"the publication {name} does not tell all that is followed: {'; '.join(faults)}. Drop it, or make it {made}"
 
 
 def connect(address: str) -> psycopg.Connection:

@@ -21,12 +21,21 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_r
 SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s;
 
 -- name: find_publication
--- The number of a publication.
-SELECT oid::int8 FROM pg_publication WHERE pubname = %s;
+-- A publication: its number, which transaction wrote it last, and what it tells. Schemas are known by what depends on it,
+-- because not every server has their catalog.
+SELECT p.oid::int8, p.oid::text || '.' || p.xmin::text, p.puballtables OR EXISTS (
+        SELECT FROM pg_depend d WHERE d.refclassid = 'pg_publication'::regclass AND d.refobjid = p.oid
+        AND d.classid <> 'pg_publication_rel'::regclass),
+    p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate, p.pubviaroot
+FROM pg_publication p WHERE p.pubname = %s;
 
 -- name: published_tables
--- The tables of a publication.
-SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s;
+-- The tables of a publication, which transaction wrote each last, whether all of it is told, and whether it has
+-- partitions. Not every server has filters and lists of columns.
+SELECT n.nspname || '.' || c.relname, r.oid::text || '.' || r.xmin::text,
+    to_jsonb(r) ->> 'prqual' IS NULL AND to_jsonb(r) ->> 'prattrs' IS NULL, c.relkind = 'p'
+FROM pg_publication_rel r JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE r.prpubid = %s;
 
 -- name: create_publication
 -- A publication of some tables. Changes of a partition are told as those of its table.
@@ -36,9 +45,9 @@ CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true);
 -- A publication has these tables and no others.
 ALTER PUBLICATION {} SET TABLE {};
 
--- name: publish_by_root
--- The same for one that is there.
-ALTER PUBLICATION {} SET (publish_via_partition_root = true);
+-- name: publish_every_change
+-- A publication that is there tells what a new one does.
+ALTER PUBLICATION {} SET (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
 
 -- name: drop_publication
 -- A publication goes.
