@@ -1536,6 +1536,18 @@ BUGS = [
         ("tests/capture/test_postgres_publication.py",),
     ),
     Bug(
+        "capture-pushes-json-unchecked",
+        "JSON of a source is taken into a record as it is, though no reader may be able to read it",
+        (
+            Edit(
+                "headwater/capture/follower.py",
+                "return encode_payload(msgspec.Raw(msgspec.json.encode(change)), bytes_max)",
+                "return msgspec.Raw(msgspec.json.encode(change))",
+            ),
+        ),
+        ("tests/capture/test_postgres_json.py",),
+    ),
+    Bug(
         "drain-stops-at-a-full-queue",
         "one queue that refuses its rows ends the drain of all",
         (

@@ -17,12 +17,21 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from headwater.capture.contract import Change, Lag, Source, Taken
+from headwater.capture.held import held
 from headwater.clock import Timestamp
-from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, ResyncRequired, SourceBusy, TooLarge
+from headwater.errors import (
+    AlreadyReached,
+    HeadwaterError,
+    InvalidOption,
+    InvalidPayload,
+    ResyncRequired,
+    SourceBusy,
+    TooLarge,
+)
 from headwater.log.operations import Operation, Push, Reach, Transaction
 from headwater.model.capture import STEPS, CaptureState, decode_state, encode_state
 from headwater.model.names import check_name
-from headwater.model.record import Record, check_ready_json
+from headwater.model.record import Record, encode_payload
 from headwater.services.database import Database
 from headwater.services.outgoing import Target
 from headwater.services.verbs import Verbs
@@ -77,6 +86,8 @@ class Follower:
         self._state = CaptureState()
         self._noted_at = 0.0
         self._taken = 0
+        # Tables with JSON that a record cannot hold.
+        self._warned: set[str] = set()
 
     async def run(self, *, once: bool = False) -> Captured:
         """Follow until cancelled; with `once` until everything is in the log that had been written when it began.
@@ -252,15 +263,34 @@ class Follower:
         return push
 
     def _record(self, change: Change, at: Timestamp | None) -> Record:
-        data = msgspec.Raw(msgspec.json.encode(change))
         try:
-            check_ready_json(data, self._queues.config.record_bytes_max)
-        except TooLarge as error:
-            raise TooLarge(
-                f"a change of {change.table} with the key {change.key} is too large: {error}. Nothing was skipped; "
-                "raise record_bytes_max (HEADWATER_RECORD_BYTES_MAX) and go on"
+            data = self._payload(change)
+        except (InvalidPayload, TooLarge) as error:
+            raise type(error)(
+                f"a change of {change.table} with the key {change.key} cannot be pushed: {error}. Nothing was skipped; "
+                "if it is too large, raise record_bytes_max (HEADWATER_RECORD_BYTES_MAX) and go on"
             ) from error
         return Record(data, type=change.op, timestamp=at or 0)
+
+    def _payload(self, change: Change) -> msgspec.Raw:
+        """A change as it is pushed, checked as every payload is: a source may hand on what it has as JSON."""
+        bytes_max = self._queues.config.record_bytes_max
+        try:
+            return encode_payload(msgspec.Raw(msgspec.json.encode(change)), bytes_max)
+        except InvalidPayload as error:
+            payload = encode_payload(msgspec.Raw(msgspec.json.encode(held(change))), bytes_max)
+            self._warn_of_texts(change.table, error)
+            return payload
+
+    def _warn_of_texts(self, table: str, error: InvalidPayload) -> None:
+        if table not in self._warned:
+            self._warned.add(table)
+            log.warning(
+                "capture %s: JSON of %s that a record cannot hold is told as its text: %s",
+                self._source.name,
+                table,
+                error,
+            )
 
 
 async def drop(hw: Database, source: Source) -> bool:

@@ -167,6 +167,15 @@ def check_json(data: bytes) -> msgspec.Raw:
     return msgspec.Raw(data)
 
 
+def can_be_held(data: bytes, depth_max: int) -> bool:
+    """Whether a text is JSON that a payload can have where so many levels are left to it."""
+    try:
+        _need_json(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return _depth(data) <= depth_max
+
+
 def decode_payload(data: msgspec.Raw) -> Any:
     """The payload as Python values, a Decimal for a number that neither float nor int can hold: what was pushed."""
     try:
