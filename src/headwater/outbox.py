@@ -18,6 +18,8 @@ has the store open moves them to the log, each once:
 >>> await outbox.drain(hw, lambda: sqlite3.connect("shop.db"))
 """
 
+import asyncio
+import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,21 +32,31 @@ import msgspec
 
 from headwater.app import Headwater
 from headwater.config import load_config
-from headwater.errors import InvalidOption
+from headwater.errors import HeadwaterError, InvalidOption
 from headwater.log.job_operations import Enqueue, NewJob
 from headwater.log.operations import Push
 from headwater.model.names import DATABASE_DEFAULT, SYSTEM_PREFIX, Offset, check_name
 from headwater.model.outbox import Drained, Left, SetAside, Staged, Verdicts
 from headwater.services.checks import check_number, check_outgoing, check_seconds
-from headwater.services.draining import Drain
+from headwater.services.draining import Drain, away_seconds
 from headwater.services.job_checks import check_job
 from headwater.services.outgoing import Target, make_record, target, target_of
 from headwater.services.threads import in_thread
 from headwater.services.verbs import check_push
-from headwater.stores.outbox.table import Plain, Table, create_table, create_table_async, list_aside, wait_again
+from headwater.stores.outbox.table import (
+    Plain,
+    Table,
+    create_table,
+    create_table_async,
+    is_away,
+    list_aside,
+    wait_again,
+)
 from headwater.stores.outbox.table import stage as stage_row
 from headwater.stores.outbox.table import stage_async as stage_row_async
 from headwater.stores.sqlite import outbox
+
+log = logging.getLogger(__name__)
 
 __all__ = [
     "Drained",
@@ -199,7 +211,8 @@ async def drain(hw: Headwater, connect: Callable[[], Plain], *, every_seconds: f
     """Move everything that waits in a database of yours to the log, in order; what that came to.
 
     `connect` makes a connection of yours to that database; it is used in a thread of its own. With `every_seconds` it
-    goes on for ever, looking that often. One process at a time should do this; two do no harm, and each counts its own.
+    goes on for ever, looking that often, and waits for a database that is away. One process at a time should do this;
+    two do no harm, and each counts its own.
 
     What is in the log is dropped from your database before more is moved. A queue that refuses its rows for now, a full
     one, does not hold up the others: its rows stay, in order, and are told as `left`, or with `every_seconds` tried
@@ -214,7 +227,7 @@ async def drain(hw: Headwater, connect: Callable[[], Plain], *, every_seconds: f
     if every_seconds is not None:
         check_seconds("every_seconds", every_seconds)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwater-outbox") as thread:
-        table = await in_thread(thread, lambda: Table(connect))
+        table = await _open_table(thread, connect, every_seconds)
         try:
             draining = Drain(hw.committer, hw.config, _Handed(thread, table), every_seconds)
             if every_seconds is not None:
@@ -222,6 +235,20 @@ async def drain(hw: Headwater, connect: Callable[[], Plain], *, every_seconds: f
             return await draining.once()
         finally:
             await in_thread(thread, table.close)
+
+
+async def _open_table(thread: ThreadPoolExecutor, connect: Callable[[], Plain], every_seconds: float | None) -> Table:
+    """The table. Who goes on for ever waits for a database that is away, now as later."""
+    tries = 0
+    while True:
+        try:
+            return await in_thread(thread, lambda: Table(connect))
+        except HeadwaterError as error:
+            if every_seconds is None or not is_away(error):
+                raise
+            tries += 1
+            log.warning("the outbox's database is away, and is waited for: %s: %s", error.code, error)
+            await asyncio.sleep(away_seconds(tries, every_seconds))
 
 
 class _Handed:

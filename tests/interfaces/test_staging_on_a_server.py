@@ -344,6 +344,52 @@ async def test_a_drain_that_goes_on_outlasts_a_lost_connection(hw: headwater.Hea
     assert len(made) > 1
 
 
+async def test_a_drain_that_goes_on_begins_when_the_server_is_there(
+    hw: headwater.Headwater, shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hosts = [str(tmp_path), str(tmp_path), str(shop.server.folder)]
+
+    def connect() -> psycopg.Connection:
+        return psycopg.Connection.connect(psycopg.conninfo.make_conninfo(shop.conninfo, host=hosts.pop(0)))
+
+    with shop.connect() as connection:
+        outbox.stage(connection, "orders", 1)
+    draining = asyncio.ensure_future(outbox.drain(hw, connect, every_seconds=0.01))
+    assert [message.payload for message in await hw.queue("orders").pop(wait=30, auto_ack=True)] == [1]
+    draining.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await draining
+    assert caplog.text.count("is away, and is waited for") == 2
+
+
+async def test_what_does_not_pass_is_told_to_one_who_would_go_on(hw: headwater.Headwater, shop: Shop) -> None:
+    with shop.connect() as connection:
+        connection.execute("DROP TABLE headwater_outbox")
+    with pytest.raises(StoreForeign, match="create_table"):
+        await outbox.drain(hw, shop.connect, every_seconds=0.01)
+
+
+def test_the_command_waits_for_a_server_that_is_away_where_it_goes_on(tmp_path: Path) -> None:
+    server = Server()
+    try:
+        shop = Shop(server)
+        with shop.connect() as connection:
+            outbox.stage(connection, "orders", {"id": 7})
+        server.crash()
+        program = Program(tmp_path)
+        program.expect(0, "push", "others", "1")
+        assert "store_failed" in program.expect(1, "outbox", "drain", shop.url).err
+        with program.start("outbox", "drain", shop.url, "--every", "0.01") as process:
+            assert process.stderr is not None
+            assert "is away, and is waited for" in str(process.stderr.readline())
+            server.start()
+            expect_soon(lambda: shop.rows("headwater_outbox") == [])
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+    finally:
+        server.stop()
+
+
 def test_the_command_drains_a_database_of_a_server(tmp_path: Path, shop: Shop) -> None:
     with shop.connect() as connection:
         outbox.stage(connection, "orders", {"id": 7})

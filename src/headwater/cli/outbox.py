@@ -23,7 +23,7 @@ from headwater.cli.exits import ExitCode, Misuse, StoreUnopened
 from headwater.cli.output import cut, note, plural, print_line
 from headwater.cli.session import opened, told_to_end
 from headwater.cli.settings import Settings
-from headwater.errors import InvalidInput, StoreBusy, StoreFailed, StoreForeign
+from headwater.errors import InvalidInput, StoreBusy, StoreError, StoreFailed, StoreForeign
 
 if TYPE_CHECKING:
     from headwater.model.outbox import Drained, SetAside
@@ -47,14 +47,20 @@ def drain(
 ) -> Working:
     """Move the messages and jobs that wait in a database of your own to the log, each once and in order.
 
-    Ends with 1 when a queue refused some for now: they wait on. Ends with 6 when some can never be taken: see
-    `headwater outbox list`.
+    With --every it waits for a database that is away. Ends with 1 when a queue refused some for now: they wait on. Ends
+    with 6 when some can never be taken: see `headwater outbox list`.
 
     Examples:
       headwater outbox drain shop.db
       headwater outbox drain shop.db --every 0.5 --store headwater.db
     """
-    _check_file(file)
+    from headwater.stores.outbox.table import is_away
+
+    try:
+        _check_file(file)
+    except StoreError as error:
+        if every is None or not is_away(error):
+            raise
     return _drain(settings, file, every)
 
 

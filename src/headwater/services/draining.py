@@ -128,6 +128,11 @@ def pause_seconds(tries: int, every_seconds: float) -> float:
     return min(every_seconds * 2.0 ** min(tries, 30), max(every_seconds, PAUSE_SECONDS_MAX))
 
 
+def away_seconds(tries: int, every_seconds: float) -> float:
+    """The same for a database that is away."""
+    return min(pause_seconds(tries, every_seconds), max(every_seconds, AWAY_SECONDS_MAX))
+
+
 def read_row(staged: Staged, config: Config) -> Row | str:
     """What a row asks for, or why it can never be done. Anybody may have written it, so everything is checked again."""
     kind = _kinds.get(staged.kind)
@@ -219,7 +224,7 @@ class Drain:
                     raise
                 tries += 1
                 log.warning("the outbox cannot be drained now, and is tried again: %s: %s", error.code, error)
-                await asyncio.sleep(min(pause_seconds(tries, every_seconds), max(every_seconds, AWAY_SECONDS_MAX)))
+                await asyncio.sleep(away_seconds(tries, every_seconds))
             else:
                 tries = 0
                 if not more:

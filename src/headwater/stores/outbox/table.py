@@ -33,6 +33,8 @@ sql = load_statements(__package__)
 
 TABLE_MISSING = "no such table: headwater_outbox"
 TABLE_MISSING_STATE = "42P01"
+# None, because nobody answered; a lost connection, no room, and an operator's doing.
+_AWAY_STATES = ("", "08", "53", "57")
 HOW_TO_MAKE_IT = (
     "this database has no outbox table; make it once, with your migrations: outbox.create_table(connection)"
 )
@@ -250,6 +252,13 @@ def _meaning_of_state(state: str, text: str) -> HeadwaterError:
     if state in ("55P03", "57014") or state.startswith("40"):
         return StoreBusy(f"another transaction holds the outbox's rows: {text}")
     return StoreFailed(f"the outbox's database cannot be used: {text}")
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether a database cannot be had for now: it is held by others, or no server answers, or one that is starting,
+    ending or has too many guests."""
+    states = [cause.sqlstate or "" for cause in _causes(error) if hasattr(cause, "sqlstate")]
+    return isinstance(error, StoreBusy) or any(state[:2] in _AWAY_STATES for state in states)
 
 
 def _state_of(error: BaseException) -> str:
