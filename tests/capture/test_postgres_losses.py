@@ -137,6 +137,26 @@ async def test_a_capture_of_the_same_name_into_another_queue_is_refused(hw: head
     assert short(await changes(hw)) == [("insert", 1)]
 
 
+async def test_a_capture_that_was_given_up_begins_in_a_queue_that_is_new(hw: headwater.Headwater, shop: Shop) -> None:
+    """That is what whoever wants another queue is told to do. In one that has something, changes may be missing."""
+    shop.insert(1)
+    await follow(hw, shop)
+    await capture.drop(hw, shop.source())
+    shop.insert(2)
+    await hw.queue("elsewhere").configure(size_max=100)
+    assert (await capture.follow(hw, shop.source(), "elsewhere", once=True)).changes == 2
+    shop.insert(3)
+    await capture.follow(hw, shop.source(), "elsewhere", once=True)
+    told = [message.payload for message in await hw.queue("elsewhere").pop(batch=10)]
+    assert short(told) == [("read", 1), ("read", 2), ("insert", 3)]
+    assert (await state(hw)).changes == 3
+    await capture.drop(hw, shop.source())
+    with pytest.raises(ResyncRequired, match="missing from changes"):
+        await follow(hw, shop)
+    await follow(hw, shop, resync=True)
+    assert short(await changes(hw))[:2] == [("read", 1), ("resync-required", None)]
+
+
 async def test_a_capture_of_the_same_name_of_another_table_is_refused(hw: headwater.Headwater, shop: Shop) -> None:
     await follow(hw, shop)
     shop.run(f"CREATE TABLE {shop.name}.bills (id int PRIMARY KEY)")

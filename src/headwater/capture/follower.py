@@ -35,7 +35,7 @@ from headwater.model.record import Record, encode_payload
 from headwater.services.database import Database
 from headwater.services.outgoing import Target
 from headwater.services.verbs import Verbs
-from headwater.stores.questions import ListMilestones
+from headwater.stores.questions import ListMilestones, ListQueues
 
 log = logging.getLogger(__name__)
 
@@ -133,14 +133,16 @@ class Follower:
     async def _open(self) -> None:
         self._number, self._state = await _find_state(self._queues, self._database, self._step)
         self._refuse_another_queue()
+        if await self._is_elsewhere():
+            self._state = CaptureState()
         try:
             if self._state.copying:
                 # Our own place: nobody else has noted that it begins.
                 await self._begin_anew("the first copy was interrupted")
-            elif self._number:
+            elif self._state != CaptureState():
                 await self._resume()
             elif await self._source.keeps_place():
-                if (await _find_state(self._queues, self._database, self._step))[0]:
+                if (await _find_state(self._queues, self._database, self._step))[0] != self._number:
                     raise SourceBusy(f"another process has just followed {self._source.name} into this log")
                 raise ResyncRequired("the source keeps a place of this name that this log does not know")
             else:
@@ -162,6 +164,14 @@ class Follower:
                 f"the capture {self._source.name} pushes to the queue {queue}: give this one a name of its own "
                 "(--name), or drop that one first (headwater capture drop)"
             )
+
+    async def _is_elsewhere(self) -> bool:
+        """Whether what was noted is of a capture that was given up, and this one goes to a queue that nothing was ever
+        pushed to: from there nothing can be missing."""
+        if not self._state.dropped or self._state.queue == self._queue:
+            return False
+        queues = await self._queues.store.ask(ListQueues(self._database))
+        return not any(found.queue == self._queue and found.partitions for found in queues)
 
     async def _lost(self, error: ResyncRequired) -> None:
         """The source has lost our place, or what we followed: begin anew, if that may be."""
