@@ -7,7 +7,7 @@ import pytest
 
 from headwater.capture.pgoutput import Decoder
 from headwater.capture.postgres_values import value_of
-from headwater.errors import CaptureError
+from headwater.errors import CaptureError, SourceUnfit
 
 INT4, INT8, NUMERIC, FLOAT8, BOOL, JSONB, TEXT, TIMESTAMPTZ = 23, 20, 1700, 701, 16, 3802, 25, 1184
 
@@ -36,6 +36,11 @@ INT4, INT8, NUMERIC, FLOAT8, BOOL, JSONB, TEXT, TIMESTAMPTZ = 23, 20, 1700, 701,
 )
 def test_a_value_is_what_json_has_or_the_servers_text(text: str, oid: int, value: Any) -> None:
     assert value_of(text.encode(), oid) == value
+
+
+def test_a_text_in_an_unknown_encoding_is_told() -> None:
+    with pytest.raises(SourceUnfit, match="not UTF-8"):
+        value_of(b"\xe4", TEXT)
 
 
 def test_numbers_in_json_stay_as_they_were_written() -> None:

@@ -1,5 +1,6 @@
 """Tables of a real PostgreSQL server as a source of changes: every change once, in order, or it is told."""
 
+import psycopg
 import pytest
 
 import headwater
@@ -191,3 +192,20 @@ async def test_without_a_first_copy_only_what_changes_comes(hw: headwater.Headwa
     shop.insert(2)
     await follow(hw, shop)
     assert short(await changes(hw)) == [("insert", 2)]
+
+
+async def test_a_database_of_another_encoding_is_told_in_utf8(hw: headwater.Headwater, shop: Shop) -> None:
+    shop.run(f"CREATE DATABASE {shop.name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    address = shop.address.replace("/postgres?", f"/{shop.name}?")
+    try:
+        with psycopg.connect(address, autocommit=True, client_encoding="utf8") as connection:
+            connection.execute('CREATE TABLE sizes (id int PRIMARY KEY, "größe" text, more json)')
+            for number in (1, 2):
+                connection.execute("INSERT INTO sizes VALUES (%s, 'äöü', '[\"ß\"]')", (number,))
+                source = capture.PostgresTables(address, ["public.sizes"], name=shop.name)
+                await capture.follow(hw, source, QUEUE, once=True)
+        await source.forget()
+    finally:
+        shop.run(f"DROP DATABASE {shop.name} WITH (FORCE)")
+    rows = [one["after"] for one in await changes(hw)]
+    assert rows == [{"id": number, "größe": "äöü", "more": ["ß"]} for number in (1, 2)]

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from headwater.errors import SourceUnfit
+
 # ISO dates in UTC, ISO intervals, bytes in hex: the same text whatever the server's own settings are.
 SESSION = "-c datestyle=ISO -c timezone=UTC -c intervalstyle=iso_8601 -c bytea_output=hex -c extra_float_digits=1"
 
@@ -57,7 +59,11 @@ _ARRAYS = {
 
 def value_of(value: bytes, type_oid: int) -> Any:
     """A value that is not NULL."""
-    text = value.decode()
+    try:
+        text = value.decode()
+    except UnicodeDecodeError as error:
+        # A database whose encoding is SQL_ASCII keeps whatever it is given.
+        raise SourceUnfit(f"a text of the source is not UTF-8: {value[:80]!r}") from error
     member = _ARRAYS.get(type_oid)
     if member is not None:
         return _array(text, _MEMBERS.get(member, str))

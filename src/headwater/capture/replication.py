@@ -25,7 +25,13 @@ _keepalive = struct.Struct("!cqqB")
 _status = struct.Struct("!cqqqqB")
 _OBJECT_IN_USE = b"55006"
 _UNDEFINED = b"42704"
-CONNECTION = {"connect_timeout": "10", "application_name": "headwater capture", "keepalives_idle": "15"}
+# Texts come in the encoding of the database unless another is asked for.
+CONNECTION = {
+    "connect_timeout": "10",
+    "application_name": "headwater capture",
+    "keepalives_idle": "15",
+    "client_encoding": "UTF8",
+}
 
 
 class Arrived(NamedTuple):
