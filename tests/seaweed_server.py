@@ -62,6 +62,14 @@ class SeaweedServer:
         """A name that no test has used here."""
         return f"t{next(self._keys)}/log.sqlite"
 
+    def sleep(self) -> None:
+        """It takes connections, as its system does for it, and answers nothing."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """It goes on as if nothing had been."""
+        self._process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         """End it for good."""
         self._end()

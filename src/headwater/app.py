@@ -132,22 +132,27 @@ class Headwater(Database):
             self._redis.tell({room_of(touch.lane.queue) for touch in commit.touched if is_room(touch.lane.queue)})
 
     async def close(self) -> None:
-        """Give back what consumers hold, finish what was taken, then let go of the store."""
+        """Give back what consumers hold, finish what was taken, then let go of the store. StoreFailed when that is in a
+        bucket that is full or silent, and something was given up."""
         life = self.queues_service.life
         if not life.is_open:
             return
+        self.committer.hurry()
         await self.queues_service.holdings.close()
         await self.rooms_service.close()
         life.end()
-        await self.sentinel.close()
         await self.keeper.close()
         await self.queues_service.intentions.close()
         await self.jobs_service.waits.close()
         await self.log_reading.close()
-        await self.committer.close()
-        self.followers.close()
-        await self.tail.close()
-        await self.store.close()
+        # Until here it tells those who wait for a store that takes nothing.
+        await self.sentinel.close()
+        try:
+            await self.committer.close()
+        finally:
+            self.followers.close()
+            await self.tail.close()
+            await self.store.close()
 
     def database(self, name: str) -> Database:
         """The queues and jobs of another tenant in the same store."""

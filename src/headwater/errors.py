@@ -2,11 +2,8 @@
 
     HeadwaterError
     ├── InvalidInput          the request itself is wrong; nothing changed
-    │   ├── InvalidName
-    │   ├── InvalidOption
-    │   ├── InvalidPayload
-    │   ├── InvalidFilter
-    │   ├── FilterTooLarge
+    │   ├── InvalidName, InvalidOption, InvalidPayload
+    │   ├── InvalidFilter, FilterTooLarge
     │   └── TooLarge
     ├── QueueError            the request was understood, the state of a queue speaks against it
     │   ├── QueueMissing
@@ -24,17 +21,15 @@
     │   ├── JobUnfit
     │   └── JobUnsuccessful
     ├── DocumentError         the request was understood, the state of a document speaks against it
-    │   ├── DocumentMissing
-    │   ├── DocumentExists
+    │   ├── DocumentMissing, DocumentExists
     │   └── PreconditionFailed
     ├── StoreError            the database did not take it
     │   ├── StoreBusy
-    │   ├── StoreFull
+    │   ├── StoreFull, StoreSilent
     │   ├── StoreFailed
     │   ├── StoreDamaged
     │   ├── StoreForeign, StoreLinked
-    │   ├── StoreNewer
-    │   ├── StoreOlder
+    │   ├── StoreNewer, StoreOlder
     │   ├── StoreMissing
     │   ├── StoreReplaced
     │   └── EncryptionKeyMissing
@@ -48,16 +43,14 @@
     │   ├── DataLost
     │   └── FlowError         a flow cannot go on
     │       ├── FlowOvertaken
-    │       ├── ArchiveDamaged
-    │       ├── ArchiveFull
+    │       ├── ArchiveDamaged, ArchiveFull
     │       └── SourceUnfit
     ├── CaptureError          a database whose changes are followed
     │   ├── SourceUnreachable
     │   └── SourceBusy
     ├── ServerError           a server that is spoken to over HTTP did not do it
     │   ├── ServerUnreachable
-    │   ├── ServerRefused
-    │   └── ServerUnreadable
+    │   └── ServerRefused, ServerUnreadable
     ├── Overloaded            too much waits already; come back later
     ├── Closed                this handle was closed
     │   └── NotOpened         it was never opened: `async with` is missing
@@ -273,6 +266,13 @@ class StoreFull(StoreError):
     """No space is left; nothing of this commit was kept."""
 
     code = "store_full"
+    retryable = True
+
+
+class StoreSilent(StoreError):
+    """The bucket has not answered for a while; nothing of this commit was kept, and nothing was read. Try again."""
+
+    code = "store_silent"
     retryable = True
 
 

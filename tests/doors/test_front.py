@@ -36,13 +36,15 @@ async def listening(handler: Handler) -> AsyncIterator[str]:
 
 
 def holding(handler: Handler, secret: bytes = SECRET) -> Front:
-    front = Front(secret, "")
+    front = Front()
+    front.join(secret, "")
     front.serve(handler)
     return front
 
 
 def standing_by(holder: str | None, own: str = "") -> Front:
-    front = Front(SECRET, own)
+    front = Front()
+    front.join(SECRET, own)
     front.stand_by(lambda: holder)
     return front
 

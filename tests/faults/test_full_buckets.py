@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import headwater
-from headwater.errors import StoreFull
+from headwater.errors import StoreFailed, StoreFull
 from headwater.stores.bucket.address import Ship
+from headwater.stores.questions import FindLastLsn
 from tests.contracts.factories import in_memory
 from tests.faults.small_disk import fill, mounted
 from tests.waiting import expect_soon_async
@@ -76,6 +77,43 @@ async def test_a_full_bucket_is_told_and_what_waited_lands_when_there_is_room(di
         await expect_soon_async(has_room, PATIENCE_SECONDS)
         await hw.queue("orders").push("third")
     assert await payloads(address) == ["first", second, "third"]
+
+
+@pytest.mark.parametrize("durability", ["synced", "memory"])
+@pytest.mark.parametrize("ship", [Ship.CHAIN, Ship.IMAGE])
+async def test_whoever_leaves_a_full_bucket_is_told_what_was_given_up(disk: Path, ship: Ship, durability: str) -> None:
+    address = f"file://{disk}/log.sqlite?ship={ship}&lease_seconds=1"
+    hw = headwater.open(address, housekeeping=False)
+    await hw.start()
+    await hw.queue("orders").push("first")
+    filler = fill(disk)
+    pushing = asyncio.ensure_future(hw.queue("orders").push(noise(), durability=durability))
+
+    async def is_told() -> bool:
+        await asyncio.sleep(0.02)
+        return hw.store._keeper.full  # type: ignore[attr-defined,no-any-return]
+
+    await expect_soon_async(is_told, PATIENCE_SECONDS)
+    with pytest.raises(StoreFull):
+        await hw.store.ask(FindLastLsn())
+    with pytest.raises(StoreFailed, match="is given up"):
+        await asyncio.wait_for(hw.close(), PATIENCE_SECONDS)
+    if durability == "memory":
+        await pushing
+    else:
+        with pytest.raises(StoreFailed, match="whether it holds is not known"):
+            await pushing
+    filler.unlink()
+    assert (await payloads(address))[0] == "first"
+
+
+async def test_whoever_leaves_a_full_bucket_with_nothing_on_its_way_just_leaves(disk: Path) -> None:
+    address = f"file://{disk}/log.sqlite?lease_seconds=1"
+    async with headwater.open(address, housekeeping=False) as hw:
+        await hw.queue("orders").push("first")
+        filler = fill(disk)
+    filler.unlink()
+    assert await payloads(address) == ["first"]
 
 
 async def test_a_full_scratch_folder_is_told_and_what_was_answered_is_there(

@@ -31,6 +31,7 @@ SEGMENTS = "headwater/stores/tables/segments.py"
 TRANSFER = "headwater/stores/transfer.py"
 MOVING = "tests/scenarios/test_moving_a_used_store.py"
 LOST_BUCKETS = "tests/faults/test_lost_buckets.py"
+STUCK_BUCKETS = "tests/scenarios/test_stuck_buckets.py"
 POSTGRES_COMMITS = "headwater/stores/postgres/commit_connection.py"
 POSTGRES_HELD = "tests/stores/test_postgres_long_transactions.py"
 RETENTION = "headwater/stores/tables/retention.py"
@@ -1709,6 +1710,36 @@ BUGS = [
         (
             "tests/faults/test_full_buckets.py::test_a_full_bucket_is_told_and_what_waited_lands_when_there_is_room[image]",
         ),
+    ),
+    Bug(
+        "readers-of-a-full-bucket-wait",
+        "whoever reads what has not landed waits for as long as the bucket is full",
+        (
+            Edit(
+                STORE,
+                "                self._reserve.check()\n                await asyncio.wait({landed}",
+                "                await asyncio.wait({landed}",
+            ),
+        ),
+        (f"{STUCK_BUCKETS}::test_a_full_bucket_is_told_over_http_and_everything_goes_on_when_there_is_room[chain]",),
+    ),
+    Bug(
+        "closing-waits-for-a-full-bucket",
+        "whoever closes waits for as long as the bucket is full",
+        (Edit(COMMITTER, "and (trouble := self._find_trouble())", "and (trouble := None)"),),
+        (f"{STUCK_BUCKETS}::test_a_signal_ends_a_server_on_a_full_bucket[chain]",),
+    ),
+    Bug(
+        "second-signal-asks-once-more",
+        "a second signal only asks the server to end, as the first one did",
+        (
+            Edit(
+                "headwater/cli/serve.py",
+                "            loop.call_later(HASTE_SECONDS, _end_at_once)\n",
+                "            pass\n",
+            ),
+        ),
+        (f"{STUCK_BUCKETS}::test_a_second_signal_ends_a_server_on_a_full_bucket_at_once",),
     ),
     Bug(
         "bucket-holder-never-looks-back",

@@ -33,14 +33,18 @@ class Server:
 
     def start(self) -> None:
         """Start it, and wait until it says that it is ready."""
+        self.begin()
+        assert self._process.stdout is not None
+        assert json.loads(self._process.stdout.readline())["event"] == "ready"
+
+    def begin(self) -> None:
+        """Start it, and wait for nothing."""
         command = (sys.executable, "-m", "headwater.cli", "--store", self._store, "serve")
         self._process = subprocess.Popen(
             [*command, "--port", str(self._port), "--json", *self._options],
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert self._process.stdout is not None
-        assert json.loads(self._process.stdout.readline())["event"] == "ready"
 
     @property
     def pid(self) -> int:
@@ -70,6 +74,16 @@ class Server:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         self._reap()
+
+    def tell(self, number: signal.Signals) -> None:
+        """Give it a signal."""
+        self._process.send_signal(number)
+
+    def end(self, number: signal.Signals) -> int:
+        """End it by a signal: the exit code."""
+        self.tell(number)
+        self._reap()
+        return self._process.returncode
 
     def _reap(self) -> None:
         self._process.wait(PATIENCE_SECONDS)

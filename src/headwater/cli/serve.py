@@ -42,6 +42,8 @@ BODIES_BYTES_MAX = 128 * 1_048_576
 CONNECTIONS_MAX = 16_000
 COLLECT_AFTER = 20_000
 REPORT_SECONDS = 1.0
+# What is closed within this, after a second signal, is closed in good order.
+HASTE_SECONDS = 0.5
 
 
 JobCommands = Annotated[
@@ -250,11 +252,17 @@ async def _serve(serving: Serving, index: int, ready: Callable[[int], None]) -> 
         telling = asyncio.ensure_future(_tell_what_was_done(door.site))
         ended_by = await signals.get()
         telling.cancel()
-        hw.queues_service.intentions.drain()
+        drain(hw)
         await stop_edge(edge, signals)
         return ended_by
     finally:
         await hw.close()
+
+
+def drain(hw: "Headwater") -> None:
+    """The server stops: whoever waits is told."""
+    hw.queues_service.intentions.drain()
+    hw.committer.hurry()
 
 
 def make_edge(serving: Serving) -> "Edge":
@@ -351,11 +359,28 @@ async def stop_edge(edge: "Edge", signals: "asyncio.Queue[signal.Signals]") -> N
 
 
 def listen_for_signals() -> "asyncio.Queue[signal.Signals]":
-    """Those that end a server."""
+    """Those that end a server. The second one ends it, whatever is waited for then."""
     signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    told: list[signal.Signals] = []
+    loop = asyncio.get_running_loop()
+
+    def tell(number: signal.Signals) -> None:
+        told.append(number)
+        signals.put_nowait(number)
+        if len(told) > 1:
+            loop.call_later(HASTE_SECONDS, _end_at_once)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, signals.put_nowait, number)
+        loop.add_signal_handler(number, tell, number)
     return signals
+
+
+def _end_at_once() -> None:
+    """What is committed is safe as it is: others find the store as that of a server that was killed."""
+    log.error("ended at once by a second signal, before everything was closed")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(ExitCode.FAILED)
 
 
 def url_of(serving: Serving, port: int) -> str:

@@ -37,10 +37,10 @@ async def serve_in_turns(serving: "Serving", hw: "Headwater", ready: Callable[[i
 
     signals = listen_for_signals()
     edge = make_edge(serving)
+    front = Front()
+    edge.handler = edge.admit = passed_first(serving, front)
     await start_edge(edge, serving)
     own = serving.advertise or ("" if serving.host in ANYWHERE else url_of(serving, edge.port))
-    front = Front(await _brokers_of(hw).secret(), own)
-    edge.handler = edge.admit = passed_first(serving, front)
     turns = Turns(serving, edge, front, own, lambda: ready(edge.port))
     serving_on = asyncio.ensure_future(turns.go_on(hw))
     ending = asyncio.ensure_future(signals.get())
@@ -73,6 +73,7 @@ class Turns:
 
     async def go_on(self, hw: "Headwater") -> None:
         """Stand by, hold, lose, and stand by again."""
+        self._front.join(await _brokers_of(hw).secret(), self._own)
         while True:
             await self._stand_by(hw)
             self._held = hw
@@ -124,8 +125,10 @@ class Turns:
 
     def drain(self) -> None:
         """The server stops: whoever waits is told."""
+        from headwater.cli.serve import drain
+
         if self._held is not None:
-            self._held.queues_service.intentions.drain()
+            drain(self._held)
 
     async def close(self) -> None:
         """Leave the store, if it is held here."""

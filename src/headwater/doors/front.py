@@ -28,13 +28,18 @@ METRICS = "/metrics"
 class Front:
     """A `Handler`: whoever holds the store answers."""
 
-    def __init__(self, secret: bytes, own_address: str) -> None:
-        self._secret = secret
-        self._own_address = own_address
+    def __init__(self) -> None:
+        # None until it is known: nobody is believed before.
+        self._secret: bytes | None = None
+        self._own_address = ""
         self._handler: Handler | None = None
         self._find_holder: Callable[[], str | None] = lambda: None
         self._hops: set[Hop] = set()
         self.forwarded = 0
+
+    def join(self, secret: bytes, own_address: str) -> None:
+        """Be one of the brokers of a store, which know each other by this secret."""
+        self._secret, self._own_address = secret, own_address
 
     def serve(self, handler: Handler) -> None:
         """The store is held here from now on. What was handed on to whoever held it before is waited for no more."""
@@ -56,6 +61,8 @@ class Front:
 
     async def __call__(self, request: Request) -> Response:
         """The answer of the broker that holds the store."""
+        if self._secret is None:
+            return _busy(request, "this server has not got an answer from the bucket of its store yet; try again")
         mark = request.headers.get(FORWARDED_HEADER, "")
         client = self._signed_client(request, mark) if mark else None
         if client is not None:
@@ -103,6 +110,7 @@ class Front:
         parts = (request.method, request.path, request.query, request.headers.get("host", ""), client)
         # Of the head alone: it is asked about before its body has come.
         told = "\n".join(parts).encode("latin-1", "replace")
+        assert self._secret is not None
         return hmac.new(self._secret, told, sha256).hexdigest()
 
     def _signed_client(self, request: Request, mark: str) -> str | None:

@@ -1,5 +1,7 @@
 """What a server says of itself: whether it is well, which version it is, and what this address offers."""
 
+import asyncio
+
 import msgspec
 
 from headwater.doors.holds import is_in_maintenance
@@ -7,9 +9,11 @@ from headwater.doors.routes import Route
 from headwater.doors.site import Site
 from headwater.doors.status_page import status_page
 from headwater.doors.wire import Request, Response, json_response, problem_response, text_response
-from headwater.errors import HeadwaterError, StoreFull
+from headwater.errors import HeadwaterError, StoreFull, StoreSilent
 from headwater.model.principal import Scope
 from headwater.stores.questions import FindLastLsn
+
+HEALTH_SECONDS = 0.5
 
 PAGE = """\
 Headwater {version}: one durable log in the database you already have, and every way of drinking from it.
@@ -54,14 +58,25 @@ async def show_version(site: Site, request: Request) -> Response:
 
 
 async def health(site: Site, request: Request) -> Response:
-    """Well means that the store answers a question, not only that this process runs. Where the log ends is told to who
-    may know of all databases."""
+    """Well means that the store answers a question, not only that this process runs; a bucket that is full or silent
+    for now is no reason to start another. Where the log ends is told to who may know of all databases."""
     try:
-        lsn = await site.queues.ask(FindLastLsn())
+        lsn = await _find_lsn(site)
     except HeadwaterError as error:
         return problem_response(503, error.code, "the store does not answer", request_id=request.id)
-    shown = lsn if request.principal.may(Scope.OPERATOR) else msgspec.UNSET
+    shown = lsn if lsn is not None and request.principal.may(Scope.OPERATOR) else msgspec.UNSET
     return json_response(Health("ok", site.version, site.queues.traits.name, shown))
+
+
+async def _find_lsn(site: Site) -> int | None:
+    """Where the log ends; None when that can only be told once something lands."""
+    if not site.queues.traits.answers_wait:
+        return await site.queues.ask(FindLastLsn())
+    try:
+        async with asyncio.timeout(HEALTH_SECONDS):
+            return await site.queues.ask(FindLastLsn())
+    except (StoreFull, StoreSilent, TimeoutError):
+        return None
 
 
 async def ready(site: Site, request: Request) -> Response:

@@ -8,6 +8,7 @@ asked answers for all; see `board.py`.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
 import msgspec
@@ -24,11 +25,14 @@ from headwater.doors.routes import Route
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
 from headwater.doors.work import together
+from headwater.errors import StoreFull, StoreSilent
 from headwater.model.histogram import Histogram
 from headwater.model.principal import Principal, Scope
 from headwater.services.live_watch import COUNTERS as LIVE_COUNTERS
 from headwater.services.own_records import Passed
 from headwater.stores.questions import FindLastLsn, GroupStatus, QueueStatus
+
+log = logging.getLogger(__name__)
 
 # Queues, and groups, that have a line of their own. Those beyond, by name, are added up under this, which is no name.
 LABELLED_MAX = 1_000
@@ -214,11 +218,21 @@ async def _families(site: Site, principal: Principal) -> AsyncIterator[Metric]:
         for family in _work(found, principal.database):
             yield family
     if principal.may(Scope.OPERATOR):
+        for family in _processes(found):
+            yield family
+    try:
+        async for family in _asked(site, principal):
+            yield family
+    except (StoreFull, StoreSilent) as error:
+        log.debug("what the store would have to be asked is left out: %s", error)
+
+
+async def _asked(site: Site, principal: Principal) -> AsyncIterator[Metric]:
+    """What only the store knows."""
+    if principal.may(Scope.OPERATOR):
         lsn = GaugeMetricFamily("headwater_lsn", "The newest segment of the log")
         lsn.add_metric((), await site.queues.ask(FindLastLsn()))
         yield lsn
-        for family in _processes(found):
-            yield family
     queues = _Queues()
     async for page in queue_pages(site, principal):
         queues.add(page)

@@ -27,7 +27,7 @@ from headwater.doors.wire import (
     plain_text,
     problem_response,
 )
-from headwater.errors import HeadwaterError, InvalidInput, InvalidName, StoreFull, StoreReplaced
+from headwater.errors import HeadwaterError, InvalidInput, InvalidName, StoreFull, StoreReplaced, StoreSilent
 from headwater.model.principal import Scope
 
 log = logging.getLogger(__name__)
@@ -199,10 +199,13 @@ def _walk(place: _Place, steps: list[str], index: int, names: tuple[str, ...]) -
     return None
 
 
+# A full disk, a silent bucket and a lost store are told once, by those who notice them: not again with every request.
+_told_once = (StoreFull, StoreReplaced, StoreSilent)
+
+
 def _refusal(request: Request, error: HeadwaterError) -> Response:
     response = error_response(error, request.id)
-    # A full disk and a lost store are told once, by those who notice them: not again with every request.
-    if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, StoreFull | StoreReplaced):
+    if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, _told_once):
         log.error("request %s: %s %s: %s", request.id, request.method, request.path, error)
     return response
 

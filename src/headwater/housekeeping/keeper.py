@@ -5,7 +5,7 @@ import logging
 
 from headwater.clock import Clock
 from headwater.config import Config
-from headwater.errors import Closed, StoreFull, StoreReplaced
+from headwater.errors import Closed, StoreFull, StoreReplaced, StoreSilent
 from headwater.housekeeping.forgetter import Forgetter
 from headwater.housekeeping.index_builder import IndexBuilder
 from headwater.housekeeping.job_pruner import JobPruner
@@ -83,8 +83,8 @@ class Keeper:
                 count = await chore.run()
             except (Closed, StoreReplaced):
                 return
-            except StoreFull:
-                # The committer tells of a full disk, once for everybody.
+            except (StoreFull, StoreSilent):
+                # The committer tells of a full disk, once for everybody, and the bucket of its silence.
                 self.errors[chore.name] += 1
                 await asyncio.sleep(ERROR_PAUSE_SECONDS)
                 continue

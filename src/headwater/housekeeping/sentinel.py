@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from headwater.errors import Closed, HeadwaterError, StoreFull, StoreReplaced
+from headwater.errors import Closed, HeadwaterError, StoreFull, StoreReplaced, StoreSilent
 from headwater.housekeeping.clock_watch import ClockWatch
 from headwater.log.committer import Committer
 from headwater.stores.contract import Store
@@ -57,7 +57,7 @@ class Sentinel:
             for tell in self._on_loss:
                 tell(error)
             return
-        except StoreFull as error:
+        except (StoreFull, StoreSilent) as error:
             self._committer.refuse_waiting(error)
         except HeadwaterError as error:
             log.debug("the store could not be looked at: %s", error)

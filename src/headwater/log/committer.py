@@ -21,77 +21,26 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Generic
-
-import msgspec
 
 from headwater.clock import Clock
 from headwater.config import Durability
-from headwater.errors import Closed, HeadwaterError, Overloaded, StoreFailed, StoreFull, StoreReplaced
-from headwater.log.operations import Commit, Operation, Pushed, Result
+from headwater.errors import Closed, HeadwaterError, Overloaded, StoreFailed, StoreFull, StoreReplaced, StoreSilent
+from headwater.log.operations import Commit, Operation, Result
+from headwater.log.submissions import CommittedPush, CommittedResult, Flight, Submission, nobody_knows, tell_waiting
 from headwater.log.timings import Timings
 from headwater.stores.contract import RaceLost, Store
+
+__all__ = ["CommittedPush", "CommittedResult", "Committer"]
 
 log = logging.getLogger(__name__)
 
 COMMIT_OPERATIONS_MAX = 4_096
 GATHER_SECONDS = 0.001
-
-
-class CommittedResult(msgspec.Struct, Generic[Result], frozen=True, gc=False):
-    """What an operation came to, and how safe that is. In memory there is no result yet."""
-
-    result: Result
-    durability: Durability
-
-
-# Of a push, which alone may be answered from memory.
-CommittedPush = CommittedResult[Pushed | None]
-
-
-class _Submission(msgspec.Struct, eq=False):
-    """An operation on its way."""
-
-    operation: Operation
-    durability: Durability
-    answer: asyncio.Future[CommittedResult]
-    # Handed in together with the one before: both go into one commit.
-    is_joined: bool = False
-    result: object = None
-
-    def settle(self, durability: Durability) -> bool:
-        """Give the caller the answer; False when the caller has left."""
-        answer, result = self.answer, self.result
-        if answer.done():
-            self._tell_late(result)
-            return not answer.cancelled()
-        if isinstance(result, HeadwaterError):
-            answer.set_exception(result)
-        else:
-            answer.set_result(CommittedResult(result, durability))
-        return True
-
-    def fail(self, error: BaseException) -> None:
-        """Give the caller an error."""
-        if self.answer.done():
-            self._tell_late(error)
-        else:
-            self.answer.set_exception(error)
-
-    def _tell_late(self, result: object) -> None:
-        """An operation that was answered from memory came to nothing: that is said at least in the log."""
-        if self.durability is Durability.MEMORY and isinstance(result, BaseException):
-            log.warning("%s was answered from memory, then refused: %s", type(self.operation).__name__, result)
-
-
-class _Flight(msgspec.Struct, eq=False):
-    """Submissions on the way to stable storage, and commits that the tail hears of once they are there."""
-
-    submissions: list[_Submission]
-    commits: list[Commit]
-    done: asyncio.Future[None]
-    # When it was sent to stable storage; None when it only waits until the store is known to be ours.
-    sync_begun: float | None
+# How long whoever is on the way to a store that takes nothing waits, before it is told that nobody knows; and how long
+# whoever closes it waits.
+OVERDUE_SECONDS = 15.0
+CLOSE_SECONDS = 3.0
+LOOK_SECONDS = 0.25
 
 
 class Committer:
@@ -113,12 +62,12 @@ class Committer:
         self._on_commit = on_commit
         self._answers_wait = store.traits.answers_wait
         self._flights_max = store.traits.flights_max
-        self._pending: list[_Submission] = []
+        self._pending: list[Submission] = []
         # Taken back by a lost race: they go before all others.
-        self._returned: list[_Submission] = []
-        self._unsynced: list[_Submission] = []
+        self._returned: list[Submission] = []
+        self._unsynced: list[Submission] = []
         self._untold: list[Commit] = []
-        self._flights: deque[_Flight] = deque()
+        self._flights: deque[Flight] = deque()
         # Those of them that wait for stable storage; the others only wait until the store is known to be ours.
         self._syncing = 0
         self._urgent = False
@@ -128,6 +77,10 @@ class Committer:
         self._callers_seen = 0
         self._gather_until = 0.0
         self._applying = False
+        # What is applied as soon as the store has recovered, and since when it waits for that.
+        self._applied: list[Submission] = []
+        self._applied_since = 0.0
+        self._overdue_seconds = OVERDUE_SECONDS
         self._closing = False
         self._closed: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -147,23 +100,59 @@ class Committer:
         """Begin to commit, on the running event loop."""
         self._loop = asyncio.get_running_loop()
 
+    def hurry(self) -> None:
+        """Everything is about to end: whoever is on the way to a store that takes nothing is told soon."""
+        self._overdue_seconds = CLOSE_SECONDS
+
     async def close(self) -> None:
-        """Finish what was taken, then stop."""
+        """Finish what was taken, then stop. StoreFailed when the store is full or silent, and something was given up:
+        nobody knows whether it holds."""
         if self._loop is None:
             return
         self._closing = True
+        give_up_at = self._loop.time() + CLOSE_SECONDS
         while self.pending or self._flights or self._applying:
             self._closed = self._loop.create_future()
             if self.pending:
                 self._schedule()
-            await self._closed
+            await asyncio.wait({self._closed}, timeout=LOOK_SECONDS)
+            if not self._closed.done() and self._loop.time() >= give_up_at and (trouble := self._find_trouble()):
+                await self._give_up(trouble)
+                return
         self._loop = None
+
+    def _find_trouble(self) -> StoreFull | StoreSilent | None:
+        try:
+            self._store.check()
+        except (StoreFull, StoreSilent) as error:
+            return error
+        except HeadwaterError as error:
+            log.debug("the store could not be looked at: %s", error)
+        return None
+
+    async def _give_up(self, trouble: StoreFull | StoreSilent) -> None:
+        """Wait for nothing any more. What was sent may land, what waited behind it will not: nobody is told success."""
+        sent = [submission for flight in self._flights if flight.sync_begun for submission in flight.submissions]
+        looked = [submission for flight in self._flights if not flight.sync_begun for submission in flight.submissions]
+        lost = [*sent, *self._unsynced, *self._applied, *self._returned, *self._pending]
+        self._flights.clear()
+        self._unsynced, self._untold, self._returned, self._pending = [], [], [], []
+        self._loop = None
+        if self._applying:
+            self._waiting.cancel()
+            await asyncio.wait({self._waiting})
+        tell_waiting(looked, trouble)
+        tell_waiting(lost, nobody_knows(trouble))
+        if lost:
+            error = StoreFailed(f"what was taken ({len(lost)}) is given up, and may hold or not: {trouble}")
+            log.error("%s", error)
+            raise error
 
     def submit(
         self, operation: Operation[Result], durability: Durability = Durability.SYNCED
     ) -> asyncio.Future[CommittedResult[Result]]:
         """Hand in an operation; await what it came to."""
-        submission = _Submission(operation, durability, self._loop_with_room(1).create_future())
+        submission = Submission(operation, durability, self._loop_with_room(1).create_future())
         self._pending.append(submission)
         self._handed_in((submission,), durability)
         return submission.answer
@@ -174,7 +163,7 @@ class Committer:
         """Hand in operations that go together: all are taken, by one commit, or none. Each is answered by itself."""
         loop = self._loop_with_room(len(operations))
         submitted = [
-            _Submission(operation, durability, loop.create_future(), place > 0)
+            Submission(operation, durability, loop.create_future(), place > 0)
             for place, operation in enumerate(operations)
         ]
         self._pending += submitted
@@ -189,7 +178,7 @@ class Committer:
             raise Overloaded(f"{len(self._pending):,} of {self._pending_max:,} operations wait already; try again")
         return self._loop
 
-    def _handed_in(self, submitted: Sequence[_Submission], durability: Durability) -> None:
+    def _handed_in(self, submitted: Sequence[Submission], durability: Durability) -> None:
         """One caller more: what it waits for goes with the next commit."""
         self._callers += 1
         if durability is not Durability.SYNCED:
@@ -251,13 +240,14 @@ class Committer:
         self._loop.call_soon(self._commit)
         return True
 
-    def _commit_later(self, batch: list[_Submission], operations: list[Operation]) -> None:
+    def _commit_later(self, batch: list[Submission], operations: list[Operation]) -> None:
         """The store has to be waited for; meanwhile operations gather."""
         assert self._loop is not None
         self._applying = True
+        self._applied, self._applied_since = batch, perf_counter()
         self._waiting = self._loop.create_task(self._apply(batch, operations), name="headwater-committer")
 
-    async def _apply(self, batch: list[_Submission], operations: list[Operation]) -> None:
+    async def _apply(self, batch: list[Submission], operations: list[Operation]) -> None:
         try:
             if self._broken:
                 await self._store.recover()
@@ -274,10 +264,10 @@ class Committer:
             self._timings.applied(operations, perf_counter() - begun)
             self._committed(batch, commit)
         finally:
-            self._applying = False
+            self._applying, self._applied = False, []
             self._schedule()
 
-    def _take(self) -> list[_Submission]:
+    def _take(self) -> list[Submission]:
         batch, self._pending = self._pending, []
         if self._returned:
             batch, self._returned = self._returned + batch, []
@@ -301,12 +291,28 @@ class Committer:
             self.full = False
             log.warning("there is room on the disk again: pushes are taken")
 
-    def refuse_waiting(self, error: StoreFull) -> None:
-        """What is on its way finds no room, and all there is may be on its way: whoever waits behind it is told."""
-        self._fill_up(error)
+    def refuse_waiting(self, error: StoreFull | StoreSilent) -> None:
+        """What is on its way finds no room, or no answer, and all there is may be on its way: whoever waits behind
+        it is told; and at last, whoever is on the way, that nobody knows."""
+        if isinstance(error, StoreFull):
+            self._fill_up(error)
         waiting, self._pending = self._pending, []
         for submission in waiting:
             submission.fail(error)
+        self._tell_overdue(error)
+
+    def _tell_overdue(self, error: StoreFull | StoreSilent) -> None:
+        """They stay on their way, and may arrive. Whoever only looked has changed nothing."""
+        overdue = [flight for flight in self._flights if flight.is_overdue(self._overdue_seconds)]
+        late = [submission for flight in overdue for submission in flight.submissions]
+        if overdue:
+            late += self._unsynced
+        if self._applying and perf_counter() - self._applied_since >= self._overdue_seconds:
+            late += self._applied
+        tell_waiting(late, nobody_knows(error))
+        for flight in self._flights:
+            if flight.sync_begun is None:
+                tell_waiting(flight.submissions, error)
 
     def _fill_up(self, error: StoreFull) -> None:
         """Told once, however many are refused: a full disk must not fill the log as well."""
@@ -314,7 +320,7 @@ class Committer:
             self.full = True
             log.error("the disk is full: only what deletes or drops records is taken until there is room (%s)", error)
 
-    def _committed(self, batch: list[_Submission], commit: Commit) -> None:
+    def _committed(self, batch: list[Submission], commit: Commit) -> None:
         self.commits += 1
         if commit.full is not None:
             self._fill_up(commit.full)
@@ -326,7 +332,7 @@ class Committer:
             self._answer(batch, commit)
             self._tell(commit)
 
-    def _refuse(self, batch: list[_Submission], error: Exception) -> None:
+    def _refuse(self, batch: list[Submission], error: Exception) -> None:
         """Nothing of this commit took effect: everybody is told."""
         if isinstance(error, StoreFull):
             self._fill_up(error)
@@ -339,7 +345,7 @@ class Committer:
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
 
-    def _answer(self, batch: list[_Submission], commit: Commit) -> None:
+    def _answer(self, batch: list[Submission], commit: Commit) -> None:
         """Answer those that need no more, and queue the others for the disk."""
         wrote, unsynced = commit.wrote, self._unsynced
         at_once = []
@@ -354,7 +360,7 @@ class Committer:
         if self._unsynced and self._syncing < self._flights_max:
             self._sync()
 
-    def _answer_landed(self, batch: list[_Submission], commit: Commit) -> None:
+    def _answer_landed(self, batch: list[Submission], commit: Commit) -> None:
         """Queue all of them for a flight that begins after they looked, and so brings home what they saw."""
         for submission, result in zip(batch, commit.results, strict=True):
             submission.result = result
@@ -366,7 +372,7 @@ class Committer:
         else:
             self._take_off(batch, [], self._begin_landing(), None)
 
-    def _answer_at_once(self, batch: list[_Submission], *, wrote: bool) -> None:
+    def _answer_at_once(self, batch: list[Submission], *, wrote: bool) -> None:
         """Answer those that do not wait for the disk, if the store they ask of is still the one that was opened."""
         try:
             self._store.landed()
@@ -377,7 +383,7 @@ class Committer:
         for submission in batch:
             self._settle(submission, Durability.WRITTEN if wrote else submission.durability)
 
-    def _settle(self, submission: _Submission, durability: Durability) -> None:
+    def _settle(self, submission: Submission, durability: Durability) -> None:
         """Answer the caller; what a caller who has left would have got is told to `on_orphan`."""
         if not submission.settle(durability):
             self.on_orphan(submission.operation, submission.result)
@@ -403,7 +409,7 @@ class Committer:
 
     def _take_off(
         self,
-        submissions: list[_Submission],
+        submissions: list[Submission],
         commits: list[Commit],
         done: asyncio.Future[None] | None,
         sync_begun: float | None,
@@ -414,7 +420,7 @@ class Committer:
             return
         if done is None:
             done = self._flights[-1].done
-        self._flights.append(_Flight(submissions, commits, done, sync_begun))
+        self._flights.append(Flight(submissions, commits, done, sync_begun))
         self._syncing += sync_begun is not None
         if done.done():
             self._arrived(done)
@@ -434,7 +440,7 @@ class Committer:
             self._land(flight.submissions, flight.commits, flight.sync_begun)
         self._go_on()
 
-    def _land(self, submissions: list[_Submission], commits: list[Commit], sync_begun: float | None) -> None:
+    def _land(self, submissions: list[Submission], commits: list[Commit], sync_begun: float | None) -> None:
         if sync_begun is not None:
             self._timings.syncs.observe(perf_counter() - sync_begun)
         for submission in submissions:
@@ -457,7 +463,7 @@ class Committer:
         if self._pending or self._returned or self._closing:
             self._schedule()
 
-    def _lose(self, submissions: list[_Submission], error: BaseException) -> None:
+    def _lose(self, submissions: list[Submission], error: BaseException) -> None:
         """They did not arrive, and neither did any behind them. Nothing is taken until the store has recovered."""
         lost = [*submissions]
         for flight in self._flights:
@@ -473,7 +479,7 @@ class Committer:
             self._fail(lost, error)
         self._schedule()
 
-    def _fail(self, lost: list[_Submission], error: BaseException) -> None:
+    def _fail(self, lost: list[Submission], error: BaseException) -> None:
         """The disk refused: nobody is told success."""
         if isinstance(error, StoreReplaced):
             # Whoever watches the store tells the log, once.

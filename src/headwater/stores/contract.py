@@ -97,7 +97,7 @@ class Store(Protocol):
 
     def check(self) -> None:
         """Raises StoreReplaced when the store that was opened is no more, StoreFull while it can keep nothing more, not
-        even what is on its way. Cheap: it is asked every half second."""
+        even what is on its way, StoreSilent while it does not answer. Cheap: it is asked every half second."""
         ...
 
     def apply_now(self, operations: Sequence[Operation], now: Timestamp) -> Commit | None:

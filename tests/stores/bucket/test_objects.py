@@ -6,13 +6,14 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from headwater.errors import ConfigError, StoreFailed, StoreFull, StoreMissing
 from headwater.stores.bucket.folder import FolderObjects
-from headwater.stores.bucket.objects import CountedObjects, Objects, Refused, Unsure
+from headwater.stores.bucket.objects import CountedObjects, Objects, Refused, Silence, Unsure
 from headwater.stores.bucket.s3 import S3Objects, find_endpoint
 from tests.ports import free_port
 from tests.seaweed_server import BUCKET, SeaweedServer, environment_for
@@ -261,3 +262,32 @@ async def test_credentials_of_a_profile_are_found(seaweed: SeaweedServer, tmp_pa
     await objects.create(f"{tmp_path.name}/profile", b"-")
     with pytest.raises(ConfigError, match="AWS_PROFILE names 'default'"):
         S3Objects(BUCKET, {**environment, "AWS_PROFILE": "default"})
+
+
+def test_a_bucket_is_silent_while_it_is_asked_and_answers_nothing() -> None:
+    now = 0.0
+
+    async def ask(outcome: Exception | None, size: int = 0) -> float:
+        """For how long it has been silent, as seen 20 seconds into a call."""
+        nonlocal now
+        with suppress(type(outcome) if outcome else Unsure), silence.asking(size):
+            now += 20.0
+            seen = silence.seconds
+            if outcome is not None:
+                raise outcome
+        return seen
+
+    silence = Silence("write", lambda: now)
+    assert asyncio.run(ask(Unsure())) == 20.0
+    now += 1.0
+    assert silence.seconds == 21.0
+    # Asked again at once, it is the same silence; and what refuses has answered.
+    assert asyncio.run(ask(StoreFull("no room"))) == 41.0
+    assert silence.seconds == 0.0
+    # What is large may take its time.
+    assert asyncio.run(ask(Unsure(), size=100_000_000)) == 10.0
+    # Nobody has asked for long: what was is not what is.
+    now += 60.0
+    assert silence.seconds == 0.0
+    assert asyncio.run(ask(None)) == 20.0
+    assert silence.seconds == 0.0

@@ -14,13 +14,14 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from headwater.errors import StoreError, StoreFull, StoreReplaced
 from headwater.stores.bucket.entries import Entry, Header, decode, pack
 from headwater.stores.bucket.label import PUT_ID_BITS
+from headwater.stores.bucket.lease import end_all
 from headwater.stores.bucket.looking import Base, Look, Walk, gone
 from headwater.stores.bucket.objects import Refused, Unsure
 from headwater.stores.contract import RaceLost
@@ -236,6 +237,15 @@ class Chain:
         strays, self._strays = self._strays, []
         if strays:
             await asyncio.wait(strays)
+
+    async def abandon(self) -> None:
+        """Wait for nothing of ours any more, nor send it again. What was sent may land still."""
+        tasks: list[asyncio.Task[Any]] = [*(flight.placing for flight in self._flights), *self._strays]
+        if self._lander is not None:
+            tasks.append(self._lander)
+        self.lose()
+        self._strays = []
+        await end_all(tasks)
 
     async def is_ours(self) -> bool:
         """Whether nobody else had taken the log over at some time since the call."""

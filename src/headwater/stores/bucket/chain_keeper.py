@@ -19,7 +19,7 @@ from headwater.stores.bucket.bases import Bases
 from headwater.stores.bucket.chain import Chain, Flight, Terms
 from headwater.stores.bucket.entries import Header
 from headwater.stores.bucket.label import Label, copied
-from headwater.stores.bucket.lease import DRIFT, Challenge, End, SharedLook, impatient, steady_seconds
+from headwater.stores.bucket.lease import DRIFT, Challenge, End, SharedLook, end_all, impatient, steady_seconds
 from headwater.stores.bucket.looking import Base, Look, Walk, gone, newest_image
 from headwater.stores.bucket.wakeup import BucketWakeup
 from headwater.stores.contract import RaceLost, Traits
@@ -76,6 +76,11 @@ class ChainKeeper:
     def live_bytes(self) -> int:
         """How large the file is."""
         return len(self._image)
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether something is on its way that others wait for."""
+        return self._chain.in_flight > 0
 
     @property
     def full(self) -> bool:
@@ -199,6 +204,14 @@ class ChainKeeper:
         if not self._chain.deposed and self._bases is not None:
             await self._renew_base()
         self._chain.deposed = True
+        self._look.objects.close()
+
+    async def abandon(self) -> None:
+        """Leave without a word, and wait for nothing: the lease runs out."""
+        tasks = [task for task in (self._beating, self._watching, self._basing) if task is not None]
+        await self._chain.abandon()
+        await end_all(tasks)
+        await self._confirming.abandon()
         self._look.objects.close()
 
     # ── commits ──

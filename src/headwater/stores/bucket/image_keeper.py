@@ -22,7 +22,7 @@ from headwater.errors import StoreDamaged, StoreError, StoreForeign, StoreFull, 
 from headwater.stores.bucket.address import BucketSettings
 from headwater.stores.bucket.chain import new_put_id
 from headwater.stores.bucket.label import HEADER_BYTES, Kind, Label, labelled, read_label, unlabelled
-from headwater.stores.bucket.lease import Challenge, End, SharedLook, impatient, steady_seconds
+from headwater.stores.bucket.lease import Challenge, End, SharedLook, end_all, impatient, steady_seconds
 from headwater.stores.bucket.looking import Look, gone
 from headwater.stores.bucket.objects import Refused, Unsure
 from headwater.stores.bucket.wakeup import BucketWakeup
@@ -133,6 +133,11 @@ class ImageKeeper:
     def live_bytes(self) -> int:
         """How large the file is."""
         return len(self._image)
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether something is on its way that others wait for."""
+        return self._shipping is not None and not self._shipping.done()
 
     # ── holding ──
 
@@ -263,6 +268,14 @@ class ImageKeeper:
         if not self._deposed and self._image:
             await self._ship_as(Kind.IMAGE_LEFT)
         self._deposed = True
+        self._look.objects.close()
+
+    async def abandon(self) -> None:
+        """Leave without a word, and wait for nothing: the lease runs out."""
+        self._deposed = True
+        await end_all([task for task in (self._beating, self._shipping) if task is not None])
+        self._lose(self._take())
+        await self._confirming.abandon()
         self._look.objects.close()
 
     # ── commits ──

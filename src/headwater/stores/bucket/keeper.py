@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from headwater.errors import ConfigError, StoreMissing
+from headwater.errors import ConfigError, StoreError, StoreFull, StoreMissing, StoreSilent
 from headwater.stores.bucket.address import S3, BucketSettings, Place, Ship
 from headwater.stores.bucket.chain_keeper import ChainKeeper
 from headwater.stores.bucket.folder import FolderObjects
@@ -21,6 +21,8 @@ from headwater.wakeups.contract import Wakeup
 
 CALLS_PER_PRICE = 1_000_000
 SECRET_BYTES = 32
+# A bucket that has not answered for so long is not waited for by those who ask.
+SILENT_SECONDS = 10.0
 
 
 def open_objects(place: Place) -> Objects:
@@ -92,6 +94,22 @@ class BucketKeeper:
         """Whether the bucket has no room for what was sent, and is asked again."""
         return self._keeper is not None and self._keeper.full
 
+    def trouble(self, silent_seconds: float = SILENT_SECONDS) -> StoreError | None:
+        """Why nothing lands now, and nobody can tell when it will; None while all is well."""
+        if self.full:
+            return StoreFull("there is no room in the bucket: what was sent waits for some, and nothing more is taken")
+        is_sending = self._keeper is not None and self._keeper.is_sending
+        # A base that is slow to go keeps nobody from writing.
+        seconds = max(self._objects.reads.seconds, self._objects.writes.seconds if is_sending else 0.0)
+        if seconds < silent_seconds:
+            return None
+        return StoreSilent(f"the bucket has not answered for {seconds:.0f} seconds, and is asked again until it does")
+
+    def keeps_nothing(self, silent_seconds: float) -> bool:
+        """Whether whoever leaves would wait in vain, also for what nobody else waits for."""
+        is_silent = self._objects.writes.seconds >= silent_seconds
+        return self._objects.full or is_silent or self.trouble(silent_seconds) is not None
+
     async def secret(self) -> bytes:
         """The secret of the brokers of this store: whoever comes first makes it."""
         look = Look(self._objects, Names(self._key))
@@ -142,6 +160,13 @@ class BucketKeeper:
             self._objects.close()
         else:
             await self._keeper.close()
+
+    async def abandon(self) -> None:
+        """Leave it as a broker that is killed does, whose lease others wait for."""
+        if self._keeper is None:
+            self._objects.close()
+        else:
+            await self._keeper.abandon()
 
     def numbers(self) -> dict[str, float]:
         """What was sent and asked so far by this process, and what that costs."""

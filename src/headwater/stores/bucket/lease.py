@@ -11,9 +11,9 @@ asking the bucket. Nothing that is written depends on it: that is decided by pos
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headwater.errors import StoreBusy
 
@@ -121,6 +121,18 @@ class SharedLook:
         tasks = [task for task in (self._running, self._next) if task is not None]
         if tasks:
             await asyncio.wait(tasks)
+
+    async def abandon(self) -> None:
+        """Ask no more."""
+        await end_all([task for task in (self._running, self._next) if task is not None])
+
+
+async def end_all(tasks: "Sequence[asyncio.Task[Any]]") -> None:
+    """Cancel them, and wait until they are over."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
 
 
 def _retrieve(task: "asyncio.Task[None]") -> None:

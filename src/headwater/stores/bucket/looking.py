@@ -192,18 +192,18 @@ class Pauses:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._rested = 0.0
-        self._told = 0.0
+        self._loop = asyncio.get_running_loop()
+        # With the tries: one that hangs takes longer than all pauses.
+        self._tell_at = self._loop.time() + TELL_SECONDS
+        self._is_told = False
 
     async def rest(self, why: Exception) -> None:
         """Wait before the next try."""
         await asyncio.sleep(self._seconds)
-        self._rested += self._seconds
         self._seconds = min(self._seconds * 2, PAUSE_SECONDS_MAX)
-        if isinstance(why, StoreError) and not self._told:
-            self._rested = max(self._rested, TELL_SECONDS)
-        if self._rested - self._told >= TELL_SECONDS:
-            self._told = self._rested
+        is_refused = isinstance(why, StoreError) and not self._is_told
+        if is_refused or self._loop.time() >= self._tell_at:
+            self._tell_at, self._is_told = self._loop.time() + TELL_SECONDS, True
             log.warning("the bucket does not answer, trying again: %s", why)
 
 

@@ -5,8 +5,22 @@ may have sent it twice, or another may have been first. So there are only two re
 there.
 """
 
-from collections.abc import Sequence
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
+
+from headwater.errors import StoreFull
+
+log = logging.getLogger(__name__)
+
+TELL_SECONDS = 10.0
+# Whoever asks again pauses for less than this.
+REPEAT_SECONDS = 5.0
+# What is sent may take its time, on lines no slower than this.
+BYTES_PER_SECOND = 10_000_000
 
 
 class Refused(Exception):
@@ -76,42 +90,123 @@ class Traffic:
         self.bytes_read = 0
 
 
+class Silence:
+    """For how long calls of one kind are made, and none is answered. Told to the log every ten seconds, also while a
+    single call hangs."""
+
+    def __init__(self, kind: str, now: Callable[[], float] = time.monotonic) -> None:
+        self._kind = kind
+        self._now = now
+        self._open = 0
+        self._since: float | None = None
+        self._ended_at = 0.0
+        self._sending_seconds = 0.0
+        self._telling: asyncio.TimerHandle | None = None
+
+    @property
+    def seconds(self) -> float:
+        """0 while calls are answered, and while there are none."""
+        if self._since is None or self._is_over():
+            return 0.0
+        return max(0.0, self._now() - self._since - self._sending_seconds)
+
+    def _is_over(self) -> bool:
+        """Whether nobody asks any more: what was not answered then says nothing of now."""
+        return not self._open and self._now() - self._ended_at > REPEAT_SECONDS
+
+    @contextmanager
+    def asking(self, size: int = 0) -> Iterator[None]:
+        """One call, which sends so many bytes. Also a refusal is an answer, if it says how things are."""
+        self._begin(size)
+        try:
+            yield
+        except (Refused, StoreFull):
+            self._end(is_answered=True)
+            raise
+        except BaseException:
+            self._end(is_answered=False)
+            raise
+        self._end(is_answered=True)
+
+    def _begin(self, size: int) -> None:
+        if self._since is None or self._is_over():
+            self._since = self._now()
+        self._open += 1
+        self._sending_seconds = max(self._sending_seconds, size / BYTES_PER_SECOND)
+        if self._telling is None:
+            self._tell_later()
+
+    def _end(self, *, is_answered: bool) -> None:
+        self._open -= 1
+        self._ended_at = self._now()
+        if is_answered:
+            self._since = self._now() if self._open else None
+        if not self._open:
+            self._sending_seconds = 0.0
+            if self._telling is not None:
+                self._telling.cancel()
+                self._telling = None
+
+    def _tell_later(self) -> None:
+        self._telling = asyncio.get_running_loop().call_later(TELL_SECONDS, self._tell)
+
+    def _tell(self) -> None:
+        if self.seconds >= TELL_SECONDS:
+            log.warning("the bucket has not answered a %s for %.0f seconds", self._kind, self.seconds)
+        self._tell_later()
+
+
 class CountedObjects:
-    """A bucket, and what was asked of it."""
+    """A bucket, what was asked of it, and for how long it has not answered."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self.traffic = Traffic()
+        self.reads, self.writes = Silence("read"), Silence("write")
+        # Whether the last write found no room.
+        self.full = False
         self.close = objects.close
 
     async def get(self, key: str) -> Found | None:
-        return self._read(await self._objects.get(key))
+        with self.reads.asking():
+            return self._read(await self._objects.get(key))
 
     async def head(self, key: str, size: int) -> Found | None:
-        return self._read(await self._objects.head(key, size))
+        with self.reads.asking():
+            return self._read(await self._objects.head(key, size))
 
     def peek(self, key: str, size: int) -> Found | None:
         return self._read(self._objects.peek(key, size))
 
     async def create(self, key: str, data: bytes) -> str:
-        self._send(data)
-        return await self._objects.create(key, data)
+        with self._sending(data):
+            return await self._objects.create(key, data)
 
     async def replace(self, key: str, data: bytes, tag: str) -> str:
-        self._send(data)
-        return await self._objects.replace(key, data, tag)
+        with self._sending(data):
+            return await self._objects.replace(key, data, tag)
 
     async def names(self, prefix: str) -> list[str]:
         self.traffic.lists += 1
-        return await self._objects.names(prefix)
+        with self.reads.asking():
+            return await self._objects.names(prefix)
 
     async def delete(self, keys: Sequence[str]) -> None:
         self.traffic.deletes += len(keys)
-        await self._objects.delete(keys)
+        with self.reads.asking():
+            await self._objects.delete(keys)
 
-    def _send(self, data: bytes) -> None:
+    @contextmanager
+    def _sending(self, data: bytes) -> Iterator[None]:
         self.traffic.puts += 1
         self.traffic.bytes_sent += len(data)
+        try:
+            with self.writes.asking(len(data)):
+                yield
+        except StoreFull:
+            self.full = True
+            raise
+        self.full = False
 
     def _read(self, found: Found | None) -> Found | None:
         self.traffic.gets += 1

@@ -1,22 +1,30 @@
 """The scratch file of a store in a bucket: no larger than was agreed, and small before it is put away."""
 
+import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable
+import logging
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from headwater.config import Config
-from headwater.errors import StoreFull, StoreReplaced
+from headwater.errors import StoreReplaced
 from headwater.stores.bucket.keeper import BucketKeeper
+from headwater.stores.bucket.lease import end_all
 from headwater.stores.contract import Fact, RaceLost
 from headwater.stores.sqlite.connection import SqliteConnection
 from headwater.stores.sqlite.frames import PAGE_BYTES
 from headwater.stores.sqlite.reserve import Reserve
 from headwater.stores.sqlite.scratch_file import ScratchFile
 
+log = logging.getLogger(__name__)
+
 RESERVE_PAGES = 1_024
 SPARE_PAGES = 256
 # Beyond this part of a file that holds nothing, it is made smaller before it is sent whole.
 SLACK_PARTS = 4
+# How long whoever leaves waits for a bucket that is full or silent.
+LEAVE_SECONDS = 3.0
+LOOK_SECONDS = 0.25
 
 
 def digest(location: str) -> str:
@@ -49,9 +57,11 @@ class PageReserve(Reserve):
         return self._used() + SPARE_PAGES < self._pages - RESERVE_PAGES
 
     def check(self) -> None:
-        """Raises while the bucket has no room for what was sent before: nothing is taken that would only wait."""
-        if self._keeper.full:
-            raise StoreFull("there is no room in the bucket: what was sent waits for some, and nothing more is taken")
+        """Raises while the bucket has no room for what was sent before, or does not answer: nothing is taken that would
+        only wait."""
+        trouble = self._keeper.trouble()
+        if trouble is not None:
+            raise trouble
 
     def give_up(self) -> bool:
         """Let what drops records have the reserve."""
@@ -106,11 +116,24 @@ class BucketFile(ScratchFile):
         """Below the cap, beside the reserve."""
         return self._room.take()
 
-    async def close(self, let_go: Callable[[], None]) -> None:
+    async def _leave(self) -> None:
+        """In good order, unless the bucket is full or silent, and stays so."""
+        leaving = asyncio.get_running_loop().create_task(self._leave_in_order(), name="headwater-bucket-leave")
+        await asyncio.wait({leaving}, timeout=LEAVE_SECONDS)
+        while not leaving.done() and not self._bucket.keeps_nothing(LEAVE_SECONDS):
+            await asyncio.wait({leaving}, timeout=LOOK_SECONDS)
+        if not leaving.done():
+            log.warning("the bucket takes no more: this broker leaves without a word; others wait for its lease to end")
+            await end_all([leaving])
+            await self._bucket.abandon()
+        else:
+            leaving.result()
+
+    async def _leave_in_order(self) -> None:
         """Make the file small, if much of it holds nothing, then send the last of it."""
         with suppress(RaceLost):
             await self._deflate()
-        await super().close(let_go)
+        await super()._leave()
 
     async def _deflate(self) -> None:
         """Give pages back that hold nothing, where they are many: they would be sent with the next base."""

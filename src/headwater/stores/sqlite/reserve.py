@@ -53,7 +53,8 @@ class Reserve:
         return has_more
 
     def check(self) -> None:
-        """Raises StoreFull while nothing can be kept, not even what drops records. A file tells when it is written."""
+        """Raises StoreFull or StoreSilent while nothing can be kept, not even what drops records. A file tells when it
+        is written."""
 
     def give_up(self) -> bool:
         """Let the disk have the room; whether there was any."""

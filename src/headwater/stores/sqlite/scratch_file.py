@@ -142,14 +142,17 @@ class ScratchFile:
 
     async def close(self, let_go: Callable[[], None]) -> None:
         """Send the last commits, then throw the file away."""
+        await self._leave()
+        await self._leave_file()
+        await asyncio.get_running_loop().run_in_executor(None, let_go)
+        shutil.rmtree(self._folder)
+
+    async def _leave(self) -> None:
         with suppress(RaceLost):
             sent = None if self.turn.lost else self._send()
             if sent is not None:
                 await sent
         await self._keeper.close()
-        await self._leave_file()
-        await asyncio.get_running_loop().run_in_executor(None, let_go)
-        shutil.rmtree(self._folder)
 
     # ── commits ──
 

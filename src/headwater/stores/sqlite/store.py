@@ -47,6 +47,7 @@ from headwater.wakeups.contract import Wakeup
 SIDE_CACHE_BYTES = 2 * 1_048_576
 QUICK_STATES = 16
 QUICK_IN_A_ROW = 32
+LOOK_SECONDS = 0.25
 
 Found = TypeVar("Found")
 
@@ -366,11 +367,22 @@ class SqliteStore:
             try:
                 landed = self.landed()
                 if landed is not None:
-                    await landed
+                    await self._wait_for(landed)
             except RaceLost:
                 await self._recover()
                 return False
         return layout == self._layouts
+
+    async def _wait_for(self, landed: asyncio.Future[None]) -> None:
+        """Until it is done, or nobody can tell when it will be: what was read may not be told, and who asked is."""
+        try:
+            while not landed.done():
+                self._reserve.check()
+                await asyncio.wait({landed}, timeout=LOOK_SECONDS)
+        except BaseException:
+            landed.cancel()
+            raise
+        landed.result()
 
     def access_version(self) -> int:
         """A number that changes when access tokens may have changed."""
