@@ -2331,12 +2331,12 @@ BUGS = [
         "messages that are dropped while the history is read are passed over in silence",
         (
             Edit(
-                "headwater/doors/realtime/rooms.py",
-                "(first := messages[0].offset or 0) > following",
-                "(first := 0) > following",
+                "headwater/services/room_history.py",
+                "return begin if begin > after + 1 else None",
+                "return None",
             ),
         ),
-        ("tests/doors/realtime/test_catching_up.py",),
+        ("tests/doors/realtime/test_catching_up.py", "tests/services/test_room_history.py"),
     ),
     Bug(
         "every-join-told-to-all",

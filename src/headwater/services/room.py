@@ -108,9 +108,10 @@ class Room:
         self.life.check()
         since = check_since(since)
         end = await self._queues.last_lsn()
-        # Asked behind it: what lies before the end of the outline may come, and is passed over; a hole cannot.
-        reader = _Reader(self.name, await self._outline(), since, end)
         async with await self._queues.follow(self.database, self.queue, end if since == "now" else Lsn(0)) as steps:
+            # Asked behind both: what lies before the end of the outline may come, and is passed over; a hole cannot.
+            # What was dropped up to here is in the outline, what is dropped from here on is told with a step.
+            reader = _Reader(self.name, await self._outline(), since, end)
             while not steps.is_over:
                 step = await steps.step()
                 for segment in step.segments:

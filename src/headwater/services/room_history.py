@@ -1,6 +1,9 @@
 """What is kept of a room: which messages there are, those behind an offset, and what servers said of who is there."""
 
+from collections.abc import Sequence
+
 from headwater.config import KIB, MIB
+from headwater.errors import ResyncRequired
 from headwater.model.names import Offset
 from headwater.model.room import PRESENCE, RoomMessage, message_of, queue_of
 from headwater.services.queues import Queues
@@ -12,6 +15,17 @@ PAGE_SEGMENTS = 100
 PAGE_BYTES = 512 * KIB
 # An answer of several pages has no more than this, but for the last of them.
 ANSWER_BYTES_MAX = 8 * MIB
+
+
+def begins_behind_hole(outline: Outline, after: int, found: Sequence[RoomMessage]) -> int | None:
+    """Where what was read behind an offset begins, when that is behind a hole: messages in between were dropped since
+    the outline was looked at. None when there is none."""
+    begin = (found[0].offset or 0) if found else outline.end
+    return begin if begin > after + 1 else None
+
+
+def _resync_required(start: int, end: int) -> ResyncRequired:
+    return ResyncRequired(f"messages of this room are kept from offset {start} up to {end - 1}")
 
 
 class RoomHistory:
@@ -39,18 +53,30 @@ class RoomHistory:
         ]
         return found[:limit]
 
-    async def history_of(self, outline: Outline, room: str, after: int, limit: int) -> list[RoomMessage]:
-        """The same, as many as that, unless they are too large for one answer."""
+    async def history_of(
+        self, database: str, room: str, since: int | None, limit: int
+    ) -> tuple[list[RoomMessage], int]:
+        """As many as that behind an offset, unless they are too large for one answer, and the newest offset of the
+        room; from the oldest that is kept with None. Raises ResyncRequired where there would be a hole."""
+        outline = await self.outline(database, room)
+        if since is not None and outline.why_not_since(since):
+            raise _resync_required(outline.start, outline.end)
+        after = outline.start - 1 if since is None else since
         found: list[RoomMessage] = []
         room_left = ANSWER_BYTES_MAX
-        while len(found) < limit and room_left > 0:
+        while len(found) < limit and room_left > 0 and after + 1 < outline.end:
             some = await self.history(outline, room, after, limit - len(found))
+            if (begin := begins_behind_hole(outline, after, some)) is not None:
+                if since is not None:
+                    raise _resync_required(begin, outline.end)
+                # Whoever asks for what is kept has asked for nothing of what is gone by now.
+                found.clear()
             if not some:
                 break
             found += some
             room_left -= sum(len(message.data) for message in some)
             after = some[-1].offset or 0
-        return found
+        return found, outline.end - 1
 
     async def presence(self, database: str, room: str) -> list[Segment]:
         """What servers have said of who is there, from the oldest that is kept on."""

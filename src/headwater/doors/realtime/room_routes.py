@@ -14,7 +14,7 @@ from headwater.doors.routes import Route
 from headwater.doors.sessions import Peer
 from headwater.doors.site import Site, check_scope, check_use
 from headwater.doors.wire import Request, Response, json_response
-from headwater.errors import InvalidOption, ResyncRequired
+from headwater.errors import InvalidOption
 from headwater.model.names import check_name
 from headwater.model.principal import Scope
 from headwater.model.record import check_ready_json
@@ -83,12 +83,8 @@ async def send(site: Site, request: Request, body: MessageBody, room: str) -> Re
 async def history(site: Site, request: Request, query: HistoryQuery, room: str) -> Response:
     """What is kept of a room."""
     check_use(request, queue_of(room))
-    outline = await site.rooms.kept.outline(request.principal.database, room)
-    since = query.since
-    if since is not None and outline.why_not_since(since):
-        raise ResyncRequired(f"messages of this room are kept from offset {outline.start} up to {outline.end - 1}")
-    found = await site.rooms.kept.history_of(outline, room, -1 if since is None else since, query.limit)
-    return json_response(History(found, outline.end - 1))
+    found, newest = await site.rooms.kept.history_of(request.principal.database, room, query.since, query.limit)
+    return json_response(History(found, newest))
 
 
 async def members(site: Site, request: Request, room: str) -> Response:

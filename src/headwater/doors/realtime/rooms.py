@@ -23,6 +23,7 @@ from headwater.model.room import MEMBERS_TOLD_MAX, NO_PROFILE, Member, RoomMessa
 from headwater.services.checks import check_text
 from headwater.services.live_room import Event, LiveRoom, Missed, Presence
 from headwater.services.room_gathering import NewMessage, Sent
+from headwater.services.room_history import begins_behind_hole
 from headwater.services.room_outline import DROPPED, UNKNOWN, epoch_of
 
 if TYPE_CHECKING:
@@ -310,17 +311,15 @@ async def catch_up(kept: "RoomHistory", seat: Seat, since: Since, epoch: str = "
         seat.after = after
     outline = msgspec.structs.replace(outline, end=Offset(min(end, outline.end)))
     following = max(after + 1, outline.start)
-    while messages := await kept.history(outline, live.name, following - 1, PAGE):
-        # What was dropped since the outline was looked at is a hole, and told.
-        if (first := messages[0].offset or 0) > following:
-            session.send(dropped_before(live, first))
-        if not session.send(bundle(live.name, messages, epoch_of(outline.partition_id))):
+    while following < outline.end:
+        messages = await kept.history(outline, live.name, following - 1, PAGE)
+        if (begin := begins_behind_hole(outline, following - 1, messages)) is not None:
+            session.send(dropped_before(live, begin))
+        if not messages or not session.send(bundle(live.name, messages, epoch_of(outline.partition_id))):
             return
         following = (messages[-1].offset or 0) + 1
         # What comes next is read when the client has taken some: who reads is not too slow, however much there is.
         await session.taken(CATCH_UP_BYTES)
-    if following < outline.end:
-        session.send(dropped_before(live, outline.end))
 
 
 def dropped_before(live: LiveRoom, offset: int) -> Frame:
