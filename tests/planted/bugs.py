@@ -2339,6 +2339,12 @@ BUGS = [
         ("tests/doors/realtime/test_catching_up.py", "tests/services/test_room_history.py"),
     ),
     Bug(
+        "minute-whatever-is-set",
+        "messages that programs say in rooms are kept for a minute, whatever the setting is",
+        (Edit("headwater/services/room.py", "ttl_seconds = self._rooms.settings.message_ttl", "ttl_seconds = 60.0"),),
+        ("tests/services/test_room_ttl.py",),
+    ),
+    Bug(
         "every-join-told-to-all",
         "whoever joins again and again is told to everybody as gone and come, each time",
         (Edit("headwater/doors/realtime/rooms.py", "stays = before is not None and ", "stays = before is False and "),),

@@ -128,7 +128,8 @@ class Database:
 
     def transaction(self, *, idempotency_key: str = "") -> Together:
         """Pushes and reports that take effect together: `async with hw.transaction() as together: …`."""
-        return Together(self.queues_service, self.name, self._jobs, check_text("idempotency_key", idempotency_key))
+        key = check_text("idempotency_key", idempotency_key)
+        return Together(self.queues_service, self.name, self._jobs, self._rooms, key)
 
     @verb
     async def queues(self) -> list[QueueStatus]:

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from headwater.services.rooms import Rooms
     from headwater.stores.questions import Segment
 
-MESSAGE_TTL_SECONDS = 60.0
-
 
 class Room:
     """One room of a database, on an open store or on a server."""
@@ -63,9 +61,11 @@ class Room:
         key: str = "",
         sender: str = "",
         durability: Durability | str | None = None,
-        ttl_seconds: float = MESSAGE_TTL_SECONDS,
+        ttl_seconds: float | None = None,
     ) -> int | None:
         """Say something to everybody in the room; its offset, None for what only passes (durability `memory`).
+
+        It is kept for `ttl_seconds`; as long as the setting `message_ttl` says, over a server that one's, without.
 
         >>> await hw.room("canvas-1").send({"id": "o1", "x": 10}, type="object-create")
         """
@@ -85,13 +85,16 @@ class Room:
         return None if level is Durability.MEMORY or answer.result is None else int(answer.result.first_offset)
 
     def push_of(
-        self, data: object, *, type: str, key: str, sender: str, ttl_seconds: float, partition: str = KEPT
+        self, data: object, *, type: str, key: str, sender: str, ttl_seconds: float | None, partition: str = KEPT
     ) -> RoomPush:
-        """A message of this room as an operation, checked."""
+        """A message of this room as an operation, checked. For a server, what is not said is left to it."""
         check_type(type)
         encoded = encode_payload(data, self._queues.config.record_bytes_max)
         record = room_record(type, encoded, check_text("sender", sender), key=check_text("key", key))
-        check_seconds("ttl_seconds", ttl_seconds)
+        if ttl_seconds is not None:
+            check_seconds("ttl_seconds", ttl_seconds)
+        elif self._rooms is not None:
+            ttl_seconds = self._rooms.settings.message_ttl
         return RoomPush(
             database=self.database, queue=self.queue, partition=partition, records=(record,), ttl_seconds=ttl_seconds
         )

@@ -21,15 +21,19 @@ from headwater.services.documents import CollectionTogether, Writes
 from headwater.services.jobs import Jobs
 from headwater.services.messages import Message, mark_reported, reports_of
 from headwater.services.outgoing import target, target_of
-from headwater.services.room import MESSAGE_TTL_SECONDS, Room
+from headwater.services.room import Room
+from headwater.services.rooms import Rooms
 from headwater.services.verbs import Verbs
 
 
 class Together:
     """Collects operations; leaving the block hands them in, an exception inside it drops them."""
 
-    def __init__(self, queues: Verbs, database: str, jobs: Jobs | None, idempotency_key: str = "") -> None:
+    def __init__(
+        self, queues: Verbs, database: str, jobs: Jobs | None, rooms: Rooms | None, idempotency_key: str = ""
+    ) -> None:
         self._queues = queues
+        self._rooms = rooms
         self._jobs = jobs
         self._database = database
         self._key = idempotency_key
@@ -102,11 +106,11 @@ class Together:
         type: str = "message",
         key: str = "",
         sender: str = "",
-        ttl_seconds: float = MESSAGE_TTL_SECONDS,
+        ttl_seconds: float | None = None,
     ) -> None:
         """Say something in a room when the block ends: together with everything else, or not at all."""
         self._check_block()
-        said = Room(self._queues, self._database, room)
+        said = Room(self._queues, self._database, room, self._rooms)
         push = said.push_of(data, type=type, key=key, sender=sender, ttl_seconds=ttl_seconds)
         self._queues.check_push(push)
         self._operations.append(push)
