@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from headwater.doors.edge.budget import Budget
 from headwater.doors.edge.contract import SocketServer
 from headwater.doors.edge.heartbeats import TICK_SECONDS, Heartbeats
 from headwater.doors.edge.limits import Limits
@@ -31,7 +32,7 @@ class Wire:
         self._reads = True
         self.pinged_at: list[float] = []
         self.cut_at: float | None = None
-        self.socket = WebSocket(cast(SocketServer, _Server()), cast(asyncio.Transport, self))
+        self.socket = WebSocket(cast(SocketServer, _Server()), cast(asyncio.Transport, self), "")
 
     def write(self, data: bytes) -> None:
         assert data == PING
@@ -62,6 +63,7 @@ class Wire:
 class _Server:
     limits = Limits()
     sessions: Any = None
+    budget = Budget(1_000, 1_000)
 
 
 async def pass_time(clock: LoopClock, seconds: float, step: float = TICK_SECONDS) -> None:

@@ -2339,6 +2339,30 @@ BUGS = [
         ("tests/doors/realtime/test_catching_up.py", "tests/services/test_room_history.py"),
     ),
     Bug(
+        "half-messages-held-without-end",
+        "what has come of messages is held whatever room there is",
+        (
+            Edit(
+                "headwater/doors/edge/websocket.py",
+                "if not self._hold.fit(self._reader.held_bytes()):",
+                "if self._hold.fit(0) is False:",
+            ),
+        ),
+        ("tests/doors/test_arriving_messages.py",),
+    ),
+    Bug(
+        "strangers-send-much",
+        "who has not said who they are sends messages as large as anybody's",
+        (
+            Edit(
+                "headwater/doors/realtime/session.py",
+                "peer.hold_back(UNKNOWN_MESSAGE_BYTES_MAX)",
+                "peer.hold_back(1 << 30)",
+            ),
+        ),
+        ("tests/doors/test_arriving_messages.py",),
+    ),
+    Bug(
         "minute-whatever-is-set",
         "messages that programs say in rooms are kept for a minute, whatever the setting is",
         (Edit("headwater/services/room.py", "ttl_seconds = self._rooms.settings.message_ttl", "ttl_seconds = 60.0"),),

@@ -196,7 +196,8 @@ class AsgiApp:
         if response.session is None:
             await refuse_websocket(response, scope, send)
         else:
-            await AsgiSocket(self.sessions, receive, send).converse(response.session)
+            hold = Hold(self.budget, owner_of(request))
+            await AsgiSocket(self.sessions, hold, receive, send).converse(response.session)
 
     async def _read(self, handler: Handler, head: Request, hold: Hold, receive: Receive) -> bytes | Response | None:
         """The body; a response instead when it is not wanted or too large, None when the client left."""

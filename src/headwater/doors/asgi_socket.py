@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from typing import Any
 
+from headwater.doors.edge.budget import Hold
 from headwater.doors.edge.limits import Limits
+from headwater.doors.edge.websocket import NO_ROOM
 from headwater.doors.sessions import CloseCode, Frame, MakeSession, OpenSessions, Session
 from headwater.doors.wire import Response
 
@@ -25,8 +27,10 @@ _DENIAL = "websocket.http.response"
 class AsgiSocket:
     """One client's WebSocket. It is the `Peer` of its session."""
 
-    def __init__(self, sessions: OpenSessions, receive: Receive, send: Send) -> None:
+    def __init__(self, sessions: OpenSessions, hold: Hold, receive: Receive, send: Send) -> None:
         self._sessions = sessions
+        self._hold = hold
+        self._message_bytes_max = _limits.message_bytes_max
         self._receive = receive
         self._send = send
         self._outbox: deque[Frame] = deque()
@@ -95,6 +99,16 @@ class AsgiSocket:
         """Read on."""
         self._reads.set()
 
+    def hold_back(self, message_bytes_max: int) -> None:
+        """Take no larger messages from the client than this: nobody knows who it is."""
+        self._message_bytes_max = min(message_bytes_max, _limits.message_bytes_max)
+
+    def let_in(self, owner: str) -> None:
+        """Take messages of any size that the server takes. What is held of them is this one's; '' for whose it was."""
+        self._message_bytes_max = _limits.message_bytes_max
+        if owner:
+            self._hold.belong_to(owner)
+
     # ── both ways ──
 
     def _make(self, make: MakeSession) -> Session | None:
@@ -142,14 +156,21 @@ class AsgiSocket:
     def _hand_on(self, session: Session, event: Event) -> None:
         text = event.get("text")
         data: str | bytes = event.get("bytes", b"") if text is None else text
-        if len(data) > _limits.message_bytes_max or (text and len(text.encode()) > _limits.message_bytes_max):
-            self.close(CloseCode.TOO_BIG, f"a message may have {_limits.message_bytes_max:,} bytes")
+        size = len(data) if text is None else len(text.encode())
+        if size > self._message_bytes_max:
+            self.close(CloseCode.TOO_BIG, f"a message may have {self._message_bytes_max:,} bytes")
+            return
+        # What has come of a message is known to the host alone until all of it is there.
+        if not self._hold.fit(size):
+            self.close(*NO_ROOM)
             return
         try:
             session.received(data)
         except Exception:
             log.exception("a session failed")
             self.close(CloseCode.INTERNAL_ERROR, "this server failed")
+        finally:
+            self._hold.release()
 
 
 async def refuse_websocket(response: Response, scope: Event, send: Send) -> None:

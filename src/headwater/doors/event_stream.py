@@ -85,6 +85,12 @@ class EventStream:
     def resume(self) -> None:
         """Nothing is read here."""
 
+    def hold_back(self, message_bytes_max: int) -> None:
+        """Nothing is read here."""
+
+    def let_in(self, owner: str) -> None:
+        """Nothing is read here."""
+
     async def chunks(self, make: MakeSession) -> AsyncGenerator[bytes, None]:
         """What goes out, for as long as somebody listens."""
         session = make(self)

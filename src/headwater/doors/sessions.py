@@ -73,6 +73,14 @@ class Peer(Protocol):
         """Read on."""
         ...
 
+    def hold_back(self, message_bytes_max: int) -> None:
+        """Take no larger messages from the client than this: nobody knows who it is."""
+        ...
+
+    def let_in(self, owner: str) -> None:
+        """Take messages of any size that the server takes. What is held of them is this one's; '' for whose it was."""
+        ...
+
 
 class Session(Protocol):
     """One conversation. What it raises ends it, and is told in the log alone."""

@@ -27,6 +27,8 @@ _LENGTH_16 = 126
 _LENGTH_64 = 127
 _SMALL_MAX = 125
 _MEDIUM_MAX = 0xFFFF
+# What a few bytes take beside themselves.
+_PIECE_BYTES = 48
 
 
 class Opcode(IntEnum):
@@ -144,7 +146,6 @@ class FrameReader:
     """Reads what one client sends. It holds the message that is not complete yet, and no more of it than is allowed."""
 
     __slots__ = (
-        "_bytes_max",
         "_finished",
         "_kind",
         "_mask_bytes",
@@ -153,10 +154,11 @@ class FrameReader:
         "_parts_bytes",
         "_unread",
         "_unread_bytes",
+        "bytes_max",
     )
 
     def __init__(self, message_bytes_max: int, *, masked: bool = True) -> None:
-        self._bytes_max = message_bytes_max
+        self.bytes_max = message_bytes_max
         self._mask_bytes = 4 if masked else 0
         # The beginning of a frame, in the pieces it came in, and how many bytes it takes to read on: a client that
         # sends byte by byte must not make us put them together each time.
@@ -191,9 +193,23 @@ class FrameReader:
         except _Broken as broken:
             self._finished = True
             arrived.append(Failure(broken.code, str(broken)))
-        self._unread = [] if self._finished or start == len(data) else [data[start:]]
+        if self._finished:
+            self.give_up()
+            return arrived
+        self._unread = [] if start == len(data) else [data[start:]]
         self._unread_bytes = len(data) - start
         return arrived
+
+    def held_bytes(self) -> int:
+        """How much the message takes that is not complete yet, each of its pieces with what it takes to keep it."""
+        pieces = len(self._unread) + len(self._parts)
+        return self._unread_bytes + self._parts_bytes + pieces * _PIECE_BYTES if pieces else 0
+
+    def give_up(self) -> None:
+        """Read nothing more, and hold nothing."""
+        self._finished = True
+        self._unread, self._unread_bytes = [], 0
+        self._parts, self._parts_bytes = [], 0
 
     def _frame(self, data: bytes, start: int) -> tuple[int, bool, bytes, int] | None:
         """The frame that begins here: opcode, whether it ends its message, payload, where the next begins."""
@@ -211,8 +227,8 @@ class FrameReader:
             if size <= (_SMALL_MAX if width == 2 else _MEDIUM_MAX) or size >> 63:
                 raise _Broken(CloseCode.PROTOCOL_ERROR, "a length is not written in the shortest way")
             at += width
-        if self._parts_bytes + size > self._bytes_max:
-            raise _Broken(CloseCode.TOO_BIG, f"a message may have {self._bytes_max:,} bytes")
+        if self._parts_bytes + size > self.bytes_max:
+            raise _Broken(CloseCode.TOO_BIG, f"a message may have {self.bytes_max:,} bytes")
         begin = at + self._mask_bytes
         end = begin + size
         if not self._has(data, start, end - start):

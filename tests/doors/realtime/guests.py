@@ -21,6 +21,7 @@ from headwater.errors import Unauthenticated
 from headwater.model.principal import OWNER, Principal, Scope
 
 PATIENCE_SECONDS = 30.0
+MESSAGE_BYTES_MAX = 1_048_576
 
 
 class MemoryPeer:
@@ -31,6 +32,7 @@ class MemoryPeer:
         self.closed_with: tuple[int, str] | None = None
         self.is_paused = False
         self.waiting = 0
+        self.message_bytes_max = MESSAGE_BYTES_MAX
 
     def send(self, frame: Frame) -> bool:
         if self.closed_with is None:
@@ -55,6 +57,12 @@ class MemoryPeer:
 
     def resume(self) -> None:
         self.is_paused = False
+
+    def hold_back(self, message_bytes_max: int) -> None:
+        self.message_bytes_max = message_bytes_max
+
+    def let_in(self, owner: str) -> None:
+        self.message_bytes_max = MESSAGE_BYTES_MAX
 
 
 class Desk:

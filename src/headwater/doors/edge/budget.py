@@ -1,7 +1,8 @@
 """How many bytes of bodies a server holds at once, over all its connections: a budget, and shares of it.
 
-A body is counted from the moment it is taken, or as much as has come of it, until its request is answered. Nobody may
-have more than half of the budget, however much is free: whoever sends a lot slows down itself and not the others.
+A body is counted from the moment it is taken, or as much as has come of it, until its request is answered; a message of
+a WebSocket, as much as has come of it, until all of it is there. Nobody may have more than half of the budget, however
+much is free: whoever sends a lot slows down itself and not the others.
 
 Answers have a budget of their own: what a client has not taken of one is held for it. How large an answer is, nobody
 knows before it is there, so it is counted then, and whoever has too much to take gets no more until it has.
@@ -78,7 +79,7 @@ class Budget:
 
 
 class Hold:
-    """What one request holds of a budget."""
+    """What one request holds of a budget, or the message of a WebSocket that has not come whole."""
 
     __slots__ = ("_budget", "_bytes", "_owner")
 
@@ -96,6 +97,19 @@ class Hold:
             return False
         self._bytes = size
         return True
+
+    def fit(self, size: int) -> bool:
+        """Hold so many bytes, fewer than before or more; False when there is no room for them."""
+        if size >= self._bytes:
+            return self.grow(size)
+        self._budget.give_back(self._owner, self._bytes - size)
+        self._bytes = size
+        return True
+
+    def belong_to(self, owner: str) -> None:
+        """Hold for somebody else from now on."""
+        self.release()
+        self._owner = owner
 
     def release(self) -> None:
         """Hold nothing any more."""

@@ -346,7 +346,7 @@ class Connection(asyncio.Protocol):
             return problem_response(error.status, error.code, str(error), request_id=request.id, headers=error.headers)
         if self._timer is not None:
             self._timer.cancel()
-        socket = WebSocket(self._server, self._transport)
+        socket = WebSocket(self._server, self._transport, owner_of(request))
         self._server.hand_over(self, socket)
         socket.begin(key, make, self._reader.behind or b"")
         # A hundred thousand may come, so nothing of what spoke HTTP with them stays: the timer would hold it until it

@@ -17,6 +17,7 @@ class SocketServer(Protocol):
 
     limits: Limits
     sessions: OpenSessions
+    budget: Budget
 
     def gone(self, socket: "WebSocket") -> None:
         """Count it no more."""
@@ -28,7 +29,6 @@ class ConnectionServer(SocketServer, Protocol):
 
     handler: Handler
     admit: Handler | None
-    budget: Budget
     answers: Budget
     stopping: bool
 

@@ -12,6 +12,7 @@ open. `Heartbeats` looks at all of them in turn.
 import asyncio
 import logging
 
+from headwater.doors.edge.budget import Hold
 from headwater.doors.edge.contract import SocketServer
 from headwater.doors.edge.writing import encode_upgrade
 from headwater.doors.sessions import CloseCode, Frame, MakeSession, Session
@@ -31,17 +32,19 @@ from headwater.doors.websocket import (
 log = logging.getLogger(__name__)
 
 _PING = encode(Opcode.PING, b"")
+NO_ROOM = Failure(CloseCode.TRY_AGAIN_LATER, "too many bytes are under way to this server; come back later")
 
 
 class WebSocket(asyncio.Protocol):
     """One client's WebSocket. It is the `Peer` of its session."""
 
-    __slots__ = ("_code", "_heard", "_pinged", "_reader", "_server", "_session", "_timer", "_transport")
+    __slots__ = ("_code", "_heard", "_hold", "_pinged", "_reader", "_server", "_session", "_timer", "_transport")
 
-    def __init__(self, server: SocketServer, transport: asyncio.Transport) -> None:
+    def __init__(self, server: SocketServer, transport: asyncio.Transport, owner: str) -> None:
         self._server = server
         self._transport = transport
         self._reader = FrameReader(server.limits.message_bytes_max)
+        self._hold = Hold(server.budget, owner)
         self._session: Session | None = None
         # What we, or the client, closed with; None while it is open.
         self._code: int | None = None
@@ -97,10 +100,33 @@ class WebSocket(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
+    def hold_back(self, message_bytes_max: int) -> None:
+        """Take no larger messages from the client than this: nobody knows who it is."""
+        self._reader.bytes_max = min(message_bytes_max, self._server.limits.message_bytes_max)
+
+    def let_in(self, owner: str) -> None:
+        """Take messages of any size that the server takes. What is held of them is this one's; '' for whose it was."""
+        self._reader.bytes_max = self._server.limits.message_bytes_max
+        if owner:
+            self._hold.belong_to(owner)
+            self._count()
+
     # ── what the event loop calls ──
 
     def data_received(self, data: bytes) -> None:
         self._heard = True
+        self._read(data)
+        self._count()
+
+    def _count(self) -> None:
+        """Count what is held of a message that has not come whole; who has no room for it is let go."""
+        if not self._hold.fit(self._reader.held_bytes()):
+            self._reader.give_up()
+            self._hold.release()
+            if self._code is None:
+                self._take(NO_ROOM)
+
+    def _read(self, data: bytes) -> None:
         for arrived in self._reader.feed(data):
             if self._code is not None:
                 # Only the client's goodbye is still of interest.
@@ -116,6 +142,7 @@ class WebSocket(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._hold.release()
         self._code = CloseCode.LOST if self._code is None else self._code
         self._server.gone(self)
         self._tell_session()

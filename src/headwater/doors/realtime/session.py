@@ -57,6 +57,9 @@ log = logging.getLogger(__name__)
 
 # So many messages may wait while an earlier one is worked on; no more is read meanwhile.
 INBOX_MAX = 64
+INBOX_BYTES_MAX = 1_024 * KIB
+# Who has not said who they are says no more than a token takes.
+UNKNOWN_MESSAGE_BYTES_MAX = 16 * KIB
 # How often it is looked whether a client has taken what was sent.
 TAKEN_PAUSE_SECONDS = 0.002
 TAKEN_PAUSE_SECONDS_MAX = 0.05
@@ -145,7 +148,9 @@ class RealtimeSession:
         is_known = request.identify is None or bool(shown)
         self.principal: Principal | None = request.principal if is_known else None
         hall.enter(self)
-        if self.principal is not None:
+        if self.principal is None:
+            peer.hold_back(UNKNOWN_MESSAGE_BYTES_MAX)
+        else:
             self._know(self.principal, shown if request.identify is not None else "")
 
     @property
@@ -293,7 +298,9 @@ class RealtimeSession:
             self._inbox.append(envelope)
 
     def _is_inbox_full(self) -> bool:
-        return self._inbox is not None and len(self._inbox) >= INBOX_MAX
+        if self._inbox is None:
+            return False
+        return len(self._inbox) >= INBOX_MAX or sum(len(one.payload) for one in self._inbox) >= INBOX_BYTES_MAX
 
     def _work_on(self) -> None:
         """Handle what waits, up to the next message that takes time."""
@@ -350,6 +357,8 @@ class RealtimeSession:
             raise NotAllowed(f"this token is not for the database {auth.database!r:.80}")
         if not self._know(principal, auth.token if self.identify is not None else ""):
             return
+        # What it sends counts as a request with this token does.
+        self._peer.let_in("" if self.identify is None else f"Bearer {auth.token}")
         self.know_anew(principal)
         self.send(answer("auth_ack", AuthAck(principal.database, self.member), id))
 
