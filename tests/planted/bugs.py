@@ -2339,6 +2339,12 @@ BUGS = [
         ("tests/doors/realtime/test_catching_up.py", "tests/services/test_room_history.py"),
     ),
     Bug(
+        "members-steer-terminals",
+        "what members say is printed as it is",
+        (Edit("headwater/cli/rooms.py", "print_line((f\"{iso_time", "print(*(f\"{iso_time"),),
+        ("tests/cli/test_foreign_texts.py",),
+    ),
+    Bug(
         "half-messages-held-without-end",
         "what has come of messages is held whatever room there is",
         (

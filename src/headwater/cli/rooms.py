@@ -7,7 +7,7 @@ import typer
 
 from headwater.cli.commands import Result, command, line
 from headwater.cli.exits import ExitCode, Misuse
-from headwater.cli.output import iso_time, note, print_json, print_table
+from headwater.cli.output import iso_time, note, print_json, print_line, print_table
 from headwater.cli.session import opened, reached, run_async
 from headwater.cli.settings import Settings, settings_of
 
@@ -38,7 +38,7 @@ def send(
     if settings.json:
         print_json({"room": room, "offset": offset, "durability": durability})
     else:
-        print(f"said in {room}" if offset is None else f"said in {room} at offset {offset:,}")
+        print_line((f"said in {room}" if offset is None else f"said in {room} at offset {offset:,}", ""))
 
 
 async def _send(settings: Settings, room: str, data: Any, **options: Any) -> int | None:
@@ -79,9 +79,12 @@ def _show(message: "RoomMessage", *, as_json: bool) -> None:
         # As it was written: a number that no program here can hold is one to whoever reads this.
         print_json({**message.document(), "data": message.data})
         return
+    import msgspec
+
     where = "-" if message.offset is None else f"{message.offset:,}"
     sender = f" {message.sender}" if message.sender else ""
-    print(f"{iso_time(message.at * 1_000)} {where} {message.type}{sender} {message.data_text()}", flush=True)
+    said = msgspec.json.format(message.data_text(), indent=0)
+    print_line((f"{iso_time(message.at * 1_000)} {where} {message.type}{sender} {said}", ""))
 
 
 def members(ctx: typer.Context, room: RoomName) -> None:
