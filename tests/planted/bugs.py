@@ -2339,9 +2339,21 @@ BUGS = [
         ("tests/doors/realtime/test_catching_up.py", "tests/services/test_room_history.py"),
     ),
     Bug(
+        "programs-pass-the-switch",
+        "a program that has opened the store writes to the log while rooms are off it",
+        (
+            Edit(
+                "headwater/services/rooms.py",
+                "            look.result()",
+                "            self._in_memory = frozenset()",
+            ),
+        ),
+        ("tests/services/test_rooms_in_memory.py",),
+    ),
+    Bug(
         "members-steer-terminals",
         "what members say is printed as it is",
-        (Edit("headwater/cli/rooms.py", "print_line((f\"{iso_time", "print(*(f\"{iso_time"),),
+        (Edit("headwater/cli/rooms.py", 'print_line((f"{iso_time', 'print(*(f"{iso_time'),),
         ("tests/cli/test_foreign_texts.py",),
     ),
     Bug(

@@ -23,7 +23,9 @@ def send(
     data: Annotated[str, typer.Argument(metavar="JSON", help="What to say, as JSON.")],
     type: Annotated[str, typer.Option(help="The type of the message.")] = "message",
     key: Annotated[str, typer.Option(help="What it is about, for types that are coalesced.", show_default=False)] = "",
-    durability: Annotated[str, typer.Option(help="memory, written or synced.")] = "written",
+    durability: Annotated[
+        str, typer.Option(help="memory, written or synced.", show_default="as the type of the message")
+    ] = "",
 ) -> None:
     """Say something to everybody in a room.
 
@@ -34,9 +36,11 @@ def send(
     import msgspec
 
     settings = settings_of(ctx)
-    offset = run_async(_send(settings, room, msgspec.Raw(data.encode()), type=type, key=key, durability=durability))
+    said = msgspec.Raw(data.encode())
+    offset = run_async(_send(settings, room, said, type=type, key=key, durability=durability or None))
     if settings.json:
-        print_json({"room": room, "offset": offset, "durability": durability})
+        promised = durability or ("memory" if offset is None else "written")
+        print_json({"room": room, "offset": offset, "durability": promised})
     else:
         print_line((f"said in {room}" if offset is None else f"said in {room} at offset {offset:,}", ""))
 

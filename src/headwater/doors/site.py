@@ -45,8 +45,9 @@ DOUBT_SECONDS = 0.05
 class Switches:
     """What is turned on for whom, as the store said at most a second ago."""
 
-    def __init__(self, queues: Queues) -> None:
+    def __init__(self, queues: Queues, rooms: Rooms) -> None:
         self._queues = queues
+        self._rooms = rooms
         self._on: frozenset[tuple[str, str]] = frozenset()
         self._looked_at = -math.inf
         self._is_doubtful = False
@@ -66,6 +67,7 @@ class Switches:
         self._looked_at = time.monotonic()
         self._is_doubtful = False
         self._on = frozenset(await self._queues.ask(ListSwitches()))
+        self._rooms.take_switches(self._on)
         self.any = bool(self._on)
         if self.any:
             self._queues.intentions.send_home()
@@ -119,8 +121,9 @@ class Site:
         self.requests: dict[tuple[str, str, int], int] = {}
         self.work: dict[str, Work] = {}
         self.board = Board(1)
-        self.switches = queues.intentions.gate = Switches(queues)
         self.rooms = rooms or Rooms(queues, RoomSettings())
+        self.rooms.is_served = True
+        self.switches = queues.intentions.gate = Switches(queues, self.rooms)
         self.audiences: dict[LiveRoom, Audience] = {}
         self.subscriptions = Subscriptions(queues)
         self.realtime = Hall(realtime or RealtimeLimits(), HANDLERS)

@@ -24,7 +24,6 @@ from headwater.model.room import (
     room_record,
     watermarks_of,
 )
-from headwater.model.room_settings import EVERY
 from headwater.services.checks import check_durability, check_seconds, check_text
 from headwater.services.life import Life, verb
 from headwater.services.room_outline import UNKNOWN, Outline, outline_of
@@ -70,7 +69,7 @@ class Room:
         >>> await hw.room("canvas-1").send({"id": "o1", "x": 10}, type="object-create")
         """
         asked = check_durability(durability)
-        level = asked or (EVERY if self._rooms is None else self._rooms.settings.of(type)).durability
+        level = asked or (None if self._rooms is None else self._rooms.settings.of(type).durability)
         push = self.push_of(
             data,
             type=type,
@@ -79,10 +78,12 @@ class Room:
             ttl_seconds=ttl_seconds,
             partition=PASSING if level is Durability.MEMORY else KEPT,
         )
-        if self._rooms is not None and self._rooms.gathers(self.database, type):
-            return await self._rooms.gather(push, level, asked or Durability.MEMORY)
-        answer = await self._queues.push(push, level)
-        return None if level is Durability.MEMORY or answer.result is None else int(answer.result.first_offset)
+        if self._rooms is not None and level is not None:
+            return (await self._rooms.say(push, level, asked or Durability.MEMORY)).offset
+        answer = await self._queues.push(push, asked)
+        if answer.durability is Durability.MEMORY or answer.result is None:
+            return None
+        return int(answer.result.first_offset)
 
     def push_of(
         self, data: object, *, type: str, key: str, sender: str, ttl_seconds: float | None, partition: str = KEPT

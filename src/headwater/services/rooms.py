@@ -13,8 +13,9 @@ Every few seconds a server says of its rooms who is there and how far it has del
 
 import asyncio
 import logging
+import math
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -68,6 +69,10 @@ log = logging.getLogger(__name__)
 
 # Turned on for a database, its rooms pass messages on in memory, on every server.
 MEMORY_SWITCH = "rooms in memory"
+# For so long a program goes by what it knows of that.
+LOOK_SECONDS = 1.0
+IN_MEMORY = "rooms pass messages on in memory now (headwater room queue off)"
+ELSEWHERE = "send it alone and through the server (WebSocket, HTTP POST or headwater.connect), or turn the queue on"
 # How far a room was delivered is said again after so many steps that brought it messages, but not all the time.
 WATERMARK_STEPS, WATERMARK_SECONDS = 10, 1.0
 
@@ -92,7 +97,10 @@ class Rooms:
         self._gathering = Gathering(lambda: self.settings.cursor_batch_interval / 1_000, self._pass_on)
         # Databases whose rooms were switched to memory, for every server on the store.
         self._in_memory: frozenset[str] = frozenset()
+        self._looked_at = -math.inf
         self._looking: asyncio.Task[None] | None = None
+        # Whether clients can be in rooms of this process: else there is nobody to pass a message on to in memory.
+        self.is_served = False
         self.sent = 0
         self.delivered = 0
 
@@ -125,8 +133,28 @@ class Rooms:
         return self.settings.use_message_queue and database not in self._in_memory
 
     async def look_at_switches(self) -> None:
-        """Whether rooms were switched, for all servers; who is here is said at once to those who could not hear."""
-        switches = await self._queues.ask(ListSwitches())
+        """Whether rooms were switched, for all servers."""
+        self.take_switches(await self._queues.ask(ListSwitches()))
+
+    async def look_lately(self) -> None:
+        """The same, unless it was looked at a moment ago: for programs that are in no room, and so never look."""
+        if asyncio.get_running_loop().time() - self._looked_at > LOOK_SECONDS:
+            # One look for all who wait for it: what they say goes on together.
+            look = self._look_later()
+            await asyncio.wait({look})
+            if look.cancelled():
+                raise Closed("Headwater was closed before the message was taken")
+            look.result()
+
+    async def check_kept(self, database: str) -> None:
+        """Raises when messages cannot be kept now: for those that take effect together with others, in the log."""
+        await self.look_lately()
+        if not self.goes_through_log(database):
+            raise InvalidOption(f"{IN_MEMORY}, and in a transaction they are kept; {ELSEWHERE}")
+
+    def take_switches(self, switches: Iterable[tuple[str, str]]) -> None:
+        """Go by what is switched; who is here is said at once to those who could not hear."""
+        self._looked_at = asyncio.get_running_loop().time()
         before = self._in_memory
         self._in_memory = frozenset(database for database, name in switches if name == MEMORY_SWITCH)
         if before != self._in_memory:
@@ -136,10 +164,11 @@ class Rooms:
         if before - self._in_memory:
             self.say_who_is_here()
 
-    def _look_later(self) -> None:
+    def _look_later(self) -> "asyncio.Task[None]":
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self.look_at_switches())
             self._looking.add_done_callback(_log_failure)
+        return self._looking
 
     # ── sending ──
 
@@ -161,8 +190,13 @@ class Rooms:
         """Whether messages of a type that come too fast are laid over each other on their way to the log."""
         return self.settings.of(type).coalescing is not Coalescing.EVERY and self.goes_through_log(database)
 
-    async def gather(self, push: RoomPush, durability: Durability, at_least: Durability) -> int | None:
-        """Send what a program says like what members say; its offset, None for what only passes."""
+    async def say(self, push: RoomPush, durability: Durability, at_least: Durability) -> Sent:
+        """Send what a program says like what members say; what became of it."""
+        await self.look_lately()
+        if self.goes_through_log(push.database) and not self.gathers(push.database, push.records[0].type):
+            return await _sent(self._queues.push(push, durability))
+        if not self.goes_through_log(push.database) and not self.is_served:
+            raise InvalidOption(f"{IN_MEMORY}, and nobody is in a room of this process; {ELSEWHERE}")
         (record,) = push.records
         headers = record.headers or {}
         message = NewMessage(
@@ -177,7 +211,7 @@ class Rooms:
             ttl_seconds=push.ttl_seconds,
         )
         sending = self.send(message)
-        return None if sending is None else (await sending).offset
+        return Sent(None, Durability.MEMORY) if sending is None else await sending
 
     def flush(self) -> None:
         """Pass on at once what is being gathered."""
@@ -190,10 +224,7 @@ class Rooms:
         is_local = passes and self.settings.enable_local_broadcast
         through_log = self.goes_through_log(message.database)
         if not through_log and message.at_least is not Durability.MEMORY:
-            return _refused(
-                f"{message.at_least} was asked for, and rooms pass messages on in memory now"
-                " (headwater room queue off); say no durability, or memory"
-            )
+            return _refused(f"{message.at_least} was asked for, and {IN_MEMORY}; say no durability, or memory")
         if is_local or not through_log:
             self._hand_out(live, message)
         if not through_log:

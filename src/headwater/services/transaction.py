@@ -13,6 +13,7 @@ from typing import Any, Self
 from headwater.errors import InvalidInput, InvalidOption
 from headwater.log.job_operations import Enqueue, NewJob
 from headwater.log.operations import Operation, Transaction
+from headwater.log.room_operations import RoomPush
 from headwater.model.cursor import Outcome
 from headwater.model.names import PartitionId
 from headwater.services.admission import admit
@@ -155,6 +156,8 @@ class Together:
 
     async def commit(self) -> None:
         """Hand everything in; `results` has what each operation came to, in order."""
+        if self._rooms is not None and any(isinstance(one, RoomPush) for one in self._operations):
+            await self._rooms.check_kept(self._database)
         operation = Transaction(
             database=self._database, key=self._key, operations=tuple(self._operations), leases=tuple(self._leases)
         )

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
+from headwater.config import Durability
 from headwater.doors.holds import are_pops_held_off, check_pushes_taken
 from headwater.doors.native.documents import OPERATIONS as DOCUMENT_RULES
 from headwater.doors.native.jobs import OPERATIONS as JOB_RULES
@@ -17,6 +18,7 @@ from headwater.log.job_operations import Enqueue
 from headwater.log.operations import Ack, Extend, Operation, Pop, Push, Transacted, Transaction
 from headwater.log.room_operations import RoomPush
 from headwater.model.principal import Scope
+from headwater.model.room_settings import EVERY
 from headwater.services.admission import admit
 from headwater.services.checks import check_text, check_timestamp
 from headwater.services.queue import with_keys
@@ -97,10 +99,15 @@ async def push(site: Site, request: Request, body: PushRequest) -> Response:
 async def send(site: Site, request: Request, body: SendRequest) -> Response:
     """Say something in rooms, as who they are known to be; answered when it is as durable as was asked for."""
     await check_pushes_taken(site, request)
-    said: list[Push] = [
+    said: list[RoomPush] = [
         await allowed(site, request, OPERATIONS[RoomPush], _said(site, request, one)) for one in body.messages
     ]
-    return await _push_all(site, request, said, body)
+    durability = body.durability or EVERY.durability
+    if site.rooms.goes_through_log(request.principal.database):
+        return await _push_all(site, request, said, msgspec.structs.replace(body, durability=durability))
+    at_least = body.durability or Durability.MEMORY
+    passed = [await site.rooms.say(push, durability, at_least) for push in said]
+    return json_response([PushResponse(one.durability, None) for one in passed], status=201)
 
 
 def _said(site: Site, request: Request, send: RoomSend) -> RoomPush:
@@ -111,8 +118,8 @@ def _said(site: Site, request: Request, send: RoomSend) -> RoomPush:
     return as_push(send, site.config.record_bytes_max, database=principal.database, sender=principal.subject)
 
 
-async def _push_all(site: Site, request: Request, pushes: list[Push], body: PushRequest | SendRequest) -> Response:
-    pushes = with_keys(pushes, key_of(request, body.key))
+async def _push_all(site: Site, request: Request, pushes: Sequence[Push], body: PushRequest | SendRequest) -> Response:
+    pushes = with_keys(list(pushes), key_of(request, body.key))
     answers = await site.queues.push_each(pushes, body.durability)
     site.pushed(pushes, answers)
     said = []
@@ -200,6 +207,8 @@ async def _step(site: Site, request: Request, step: Operation | RoomSend) -> Ope
     rule = OPERATIONS[type(operation)]
     if isinstance(operation, Push):
         await check_pushes_taken(site, request)
+    if isinstance(operation, RoomPush):
+        await site.rooms.check_kept(operation.database)
     check_scope(request, rule.scope)
     checked: Operation = await allowed(site, request, rule, operation)
     return admit(checked, site.config)
