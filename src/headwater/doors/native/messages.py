@@ -183,6 +183,8 @@ async def transaction(site: Site, request: Request, body: TransactionRequest) ->
     if not body.operations and not body.leases:
         raise InvalidOption("a transaction has operations, or leases to hold")
     operations = [await _step(site, request, step) for step in body.operations]
+    if body.leases:
+        check_scope(request, OPERATIONS[Extend].scope)
     leases = [await _allowed(site, request, lease) for lease in body.leases]
     whole = Transaction(
         database=request.principal.database,
@@ -205,10 +207,10 @@ async def _step(site: Site, request: Request, step: Operation | RoomSend) -> Ope
     """One step: it needs the scope that it needs alone."""
     operation = _said(site, request, step) if isinstance(step, RoomSend) else _read(request, step)
     rule = OPERATIONS[type(operation)]
+    check_scope(request, rule.scope)
     if isinstance(operation, Push):
         await check_pushes_taken(site, request)
     if isinstance(operation, RoomPush):
         await site.rooms.check_kept(operation.database)
-    check_scope(request, rule.scope)
     checked: Operation = await allowed(site, request, rule, operation)
     return admit(checked, site.config)

@@ -66,7 +66,9 @@ _OWN = (
         path="/v1/transaction",
         handler=in_own_names(messages.transaction),
         summary="Pushes, messages of rooms, reports, jobs and documents that take effect together or not at all",
+        # Each step needs the scope that it needs alone.
         scope=Scope.CONSUME,
+        or_scope=Scope.PUBLISH,
         gives=Transacted,
     ),
     Route(

@@ -95,6 +95,7 @@ QUEUES = (
         transaction,
         "Pushes and reports that take effect together or not at all",
         Scope.CONSUME,
+        or_scope=Scope.PUBLISH,
         gives=shape.TransactionResponse,
     ),
     post(

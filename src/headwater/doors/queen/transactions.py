@@ -32,6 +32,8 @@ async def transaction(site: Site, request: Request, body: TransactionBody) -> Re
     """Everything holds, or nothing does and the answer says why."""
     if any(isinstance(operation, TransactionPush) for operation in body.operations):
         await check_pushes_taken(site, request)
+    if body.required_leases:
+        check_scope(request, Scope.CONSUME)
     key = key_given(request, body.idempotency_key)
     required = [lease for name in dict.fromkeys(body.required_leases) for lease in parse_leases(name)]
     for lease in required:
@@ -71,6 +73,7 @@ async def _operations(
             check_scope(request, Scope.PUBLISH)
             steps.append(_push_step(site, request, asked, operations))
             continue
+        check_scope(request, Scope.CONSUME)
         outcome_of(asked)
         lease = _lease_among(required, asked)
         if lease not in reports:
