@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from headwater.config import ENVIRONMENT_PREFIX, Durability, convert_settings
-from headwater.errors import ConfigError
-from headwater.model.room import CURSOR, CURSOR_BATCH, Coalescing
+from headwater.errors import ConfigError, InvalidName
+from headwater.model.names import check_name
+from headwater.model.room import CURSOR, CURSOR_BATCH, OWN_TYPES, Coalescing
 
 
 class TypeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,6 +87,7 @@ _most = {
     "max_messages_per_poll": 10_000,
     "cleanup_interval": _WEEK_SECONDS,
 }
+_own_ways = frozenset({CURSOR, *OWN_TYPES})
 _scalars = tuple(name for name in RoomSettings.__struct_fields__ if name != "types")
 
 
@@ -117,6 +119,19 @@ def _variable(source: Mapping[str, str], name: str) -> str:
 
 def _types(given: object) -> dict[str, TypeSettings]:
     try:
-        return msgspec.convert(given, dict[str, TypeSettings])
+        types = msgspec.convert(given, dict[str, TypeSettings])
     except msgspec.ValidationError as error:
         raise ConfigError(f"types of rooms map names to {{durability, coalescing}}: {error}") from None
+    for name in types:
+        _check_declared(name)
+    return types
+
+
+def _check_declared(name: str) -> None:
+    """Raises when a type cannot be declared: nobody can send such messages, or they go their own way."""
+    if name in _own_ways:
+        raise ConfigError(f"types of rooms: {name} goes the way it goes, whatever is declared; leave it out")
+    try:
+        check_name("message type", name)
+    except InvalidName as error:
+        raise ConfigError(f"types of rooms: no message can be of this one: {error}") from None

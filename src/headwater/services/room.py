@@ -27,7 +27,7 @@ from headwater.model.room import (
 from headwater.services.checks import check_durability, check_seconds, check_text
 from headwater.services.life import Life, verb
 from headwater.services.room_outline import UNKNOWN, Outline, outline_of
-from headwater.services.room_requests import check_type
+from headwater.services.room_requests import check_kept_type, check_type
 from headwater.services.verbs import Verbs
 from headwater.stores.questions import ListPartitions
 
@@ -69,6 +69,8 @@ class Room:
         >>> await hw.room("canvas-1").send({"id": "o1", "x": 10}, type="object-create")
         """
         asked = check_durability(durability)
+        if self._rooms is None:
+            check_kept_type(type)
         level = asked or (None if self._rooms is None else self._rooms.settings.of(type).durability)
         push = self.push_of(
             data,

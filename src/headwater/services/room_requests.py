@@ -6,7 +6,7 @@ from headwater.errors import InvalidOption
 from headwater.log.room_operations import RoomPush
 from headwater.model.names import check_name
 from headwater.model.record import check_ready_json
-from headwater.model.room import KEPT, KEY, OWN_TYPES, PASSING, SENDER, queue_of, room_of, room_record
+from headwater.model.room import CURSOR, KEPT, KEY, OWN_TYPES, PASSING, SENDER, queue_of, room_of, room_record
 from headwater.services.checks import check_seconds, check_text
 from headwater.services.requests import RoomSend
 
@@ -18,13 +18,23 @@ def check_type(type: str) -> str:
     return type
 
 
+def check_kept_type(type: str) -> str:
+    """Raises when messages of this type cannot be kept, or passed on as they are."""
+    if check_type(type) == CURSOR:
+        raise InvalidOption(
+            "cursors are passed on in batches and never kept: send them over a WebSocket, or with room.send of a"
+            " program that has opened the store, and not in a transaction; send another type here"
+        )
+    return type
+
+
 def as_push(send: RoomSend, bytes_max: int, **says: Any) -> RoomPush:
     """What is said, as the operation of who says it; `says` is what the server says of it."""
     check_ready_json(send.data, bytes_max)
     if send.ttl_seconds is not None:
         check_seconds("ttl_seconds", send.ttl_seconds)
     sender = says.pop("sender")
-    record = room_record(check_type(send.type), send.data, sender, key=check_text("key", send.message_key))
+    record = room_record(check_kept_type(send.type), send.data, sender, key=check_text("key", send.message_key))
     return RoomPush(
         queue=queue_of(send.room),
         partition=PASSING if send.passes else KEPT,

@@ -180,6 +180,8 @@ class Rooms:
         coalescing = self.settings.of(message.type).coalescing
         if message.type == CURSOR:
             check_cursor(message.data)
+            if message.at_least is not Durability.MEMORY:
+                raise InvalidOption(f"{message.at_least} was asked for, and cursors are never kept; say no durability")
             self._gathering.add_cursor(message)
             return None
         if coalescing is Coalescing.EVERY:

@@ -23,6 +23,7 @@ from headwater.services.jobs import Jobs
 from headwater.services.messages import Message, mark_reported, reports_of
 from headwater.services.outgoing import target, target_of
 from headwater.services.room import Room
+from headwater.services.room_requests import check_kept_type
 from headwater.services.rooms import Rooms
 from headwater.services.verbs import Verbs
 
@@ -111,6 +112,7 @@ class Together:
     ) -> None:
         """Say something in a room when the block ends: together with everything else, or not at all."""
         self._check_block()
+        check_kept_type(type)
         said = Room(self._queues, self._database, room, self._rooms)
         push = said.push_of(data, type=type, key=key, sender=sender, ttl_seconds=ttl_seconds)
         self._queues.check_push(push)
