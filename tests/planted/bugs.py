@@ -2339,6 +2339,24 @@ BUGS = [
         ("tests/doors/realtime/test_catching_up.py", "tests/services/test_room_history.py"),
     ),
     Bug(
+        "dropped-room-as-it-was",
+        "who joins a room that was dropped under others is told its offsets of before",
+        (Edit("headwater/services/live_room.py", "is_another = self._is_deleted(outline)", "is_another = False"),),
+        ("tests/doors/realtime/test_rooms.py::test_who_joins_a_room_that_was_dropped_under_others_finds_it_empty",),
+    ),
+    Bug(
+        "cursors-kept",
+        "a cursor that comes over the wire, or in a transaction, is kept",
+        (
+            Edit(
+                "headwater/services/room_requests.py",
+                "if check_type(type) == CURSOR:",
+                'if check_type(type) == "":',
+            ),
+        ),
+        ("tests/services/test_room_cursors.py",),
+    ),
+    Bug(
         "programs-pass-the-switch",
         "a program that has opened the store writes to the log while rooms are off it",
         (

@@ -105,10 +105,24 @@ class LiveRoom:
         self.delivered = segment.lsn
 
     def look_at(self, outline: Outline) -> None:
-        """Messages of the room, or of others, are gone: say so where they are its own and were not handed out."""
-        if self._put_by is None and outline.start > self.next:
+        """Messages of the room, or of others, are gone: say so where they are its own and were not handed out, or where
+        the room was deleted."""
+        if self._put_by is not None:
+            return
+        is_another = self._is_deleted(outline)
+        if is_another:
+            self._places.pop(KEPT)
+            if outline.partition_id is not None:
+                self._places[KEPT] = outline.partition_id
+        if is_another or outline.start > self.next:
             self.next = outline.start
             self.tell([Missed(outline.start - 1)])
+
+    def _is_deleted(self, outline: Outline) -> bool:
+        """Whether what was delivered here is of a room that is no more. Later lives have higher numbers: an outline of
+        an earlier one was looked at before this one began."""
+        known = self._places.get(KEPT)
+        return known is not None and (outline.partition_id is None or outline.partition_id > known)
 
     def tell(self, events: Sequence[Event]) -> None:
         """Hand events to everybody who listens here."""

@@ -261,6 +261,9 @@ class Rooms:
         try:
             if live in self._opening:
                 await asyncio.shield(self._opening[live])
+            else:
+                # It may have been deleted since, which nothing in the log tells.
+                live.look_at(await self.kept.outline(database, room))
         except BaseException:
             self.leave(live)
             raise

@@ -297,6 +297,23 @@ def test_what_cannot_be_is_refused_with_a_code(door: LiveDoor, type: str, payloa
         assert ann.ask("join", room="a")["type"] == "join_ack"
 
 
+def test_who_joins_a_room_that_was_dropped_under_others_finds_it_empty(door: LiveDoor) -> None:
+    with joined(door.url) as ann, joined(door.url) as bob:
+        ann.ask("join", room="a")
+        for number in range(3):
+            ann.say("send", room="a", type="test", data=number)
+            ann.until("room-message")
+        deleting = door.hw.queue("rooms/a").delete()
+        asyncio.run_coroutine_threadsafe(deleting, door.loop).result(PATIENCE_SECONDS)
+        acknowledged = bob.ask("join", room="a")["payload"]
+        assert (acknowledged["offset"], acknowledged["epoch"]) == (-1, "")
+        assert ann.until("resync-required") == {"room": "a", "reason": "dropped", "offset": -1}
+        bob.say("send", room="a", type="test", data="anew")
+        for guest in (ann, bob):
+            message = guest.until("room-message")
+            assert (message["offset"], message["data"]) == (0, "anew")
+
+
 def test_a_connection_may_be_in_so_many_rooms(door: LiveDoor) -> None:
     with joined(door.url) as ann:
         for number in range(100):
