@@ -363,6 +363,7 @@ class Collection(Bridged):
     delete = bridged(async_documents.Collection.delete)
     query = bridged(async_documents.Collection.query)
     index = bridged(async_documents.Collection.index)
+    drop_index = bridged(async_documents.Collection.drop_index)
 
     @property
     def name(self) -> str:

@@ -148,6 +148,23 @@ async def test_an_index_is_made_of_what_is_there(notes: Collection) -> None:
     assert [document["n"] for document in await notes.query("n >= 1", order_by="n")] == [1, 2]
 
 
+async def test_an_index_that_cannot_be_is_refused_and_one_that_is_can_be_dropped(
+    interface: Interface, notes: Collection
+) -> None:
+    await notes.set("long", {"n": "x" * 1_024})
+    with pytest.raises(InvalidPayload, match="rooms/r1/notes/long takes 1,025"):
+        await notes.index("n")
+    assert not await notes.drop_index("n")
+    await notes.update("long", {"n": "x" * 1_023})
+    await notes.index("n")
+    with pytest.raises(InvalidPayload, match="1,024 bytes"):
+        await notes.update("long", {"n": "x" * 1_024})
+    assert await notes.drop_index("n")
+    await notes.update("long", {"n": "x" * 1_024})
+    with pytest.raises(InvalidName):
+        await interface.collection("_queues").index("records")
+
+
 # ── transactions ──
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headwater.errors import DocumentExists, DocumentMissing, NotAllowed, PreconditionFailed
+from headwater.errors import DocumentExists, DocumentMissing, InvalidPayload, NotAllowed, PreconditionFailed
 from headwater.log.document_operations import DropDocumentIndex, IndexDocuments, MergeDocuments, SetDocumentRules
 from headwater.log.operations import Transaction
 from headwater.model.document import NULL, Condition, DocumentRow, OrderBy, changes_queue
@@ -278,6 +278,57 @@ async def test_an_index_leads_to_equal_values_and_to_no_others(log: Log) -> None
         assert ([document.id for document in page.documents], page.scanned) == (expected, len(expected))
         assert await ids(log, filters=[Condition("n", "==", value), Condition("id", "!=", "")]) == expected
     assert await ids(log, filters=[Condition("n", "in", [True, "1"])], order_by=[OrderBy("id")]) == ["text", "true"]
+
+
+LONG = "x" * 1_024
+
+
+async def declared(log: Log) -> list[tuple[str, str, bool]]:
+    """The indexes that there are."""
+    return [(one.pattern, one.field, one.ready) for one in await log.store.ask(ListDocumentIndexes("main"))]
+
+
+async def build(log: Log, field: str, limit: int) -> None:
+    """Have an index, and wait until it is ready."""
+    while not (await log.run(IndexDocuments(pattern=COLLECTION, field=field, limit=limit))).ready:
+        pass
+
+
+@pytest.mark.parametrize("limit", [1, 100])
+async def test_an_index_that_a_value_is_too_long_for_is_taken_back(log: Log, other: Log, limit: int) -> None:
+    await log.commit(create("m1", n="short"), create("m2", n=LONG), create("m3", n=1))
+    with pytest.raises(InvalidPayload, match=rf"{COLLECTION}/m2 takes 1,025"):
+        await build(log, "n", limit)
+    assert await declared(log) == []
+    for writer, operation in ((log, update("m2", read=True)), (other, update("m2", n=LONG + "y")), (log, delete("m2"))):
+        await writer.run(operation)
+    assert await ids(log, filters=[Condition("n", "==", 1)]) == ["m3"]
+    # Nothing of the first attempt is left.
+    await log.run(update("m1", n=2))
+    assert (await log.run(IndexDocuments(pattern=COLLECTION, field="n"))).ready
+    assert await ids(log, order_by=[OrderBy("n")]) == ["m3", "m1"]
+
+
+async def test_a_value_that_was_too_long_before_its_index_stops_no_write(log: Log) -> None:
+    """As it is while an index is built anew, or in a store where an earlier version left one half made."""
+    await log.commit(*(create(f"m{number}", n=LONG, other=0) for number in range(4)), create("a", n=0))
+    assert not (await log.run(IndexDocuments(pattern=COLLECTION, field="n", limit=1))).ready
+    await log.run(update("m0", other=1))
+    await log.run(update("m1", n="short"))
+    await log.run(put("m2", n=3))
+    await log.run(delete("m3"))
+    with pytest.raises(InvalidPayload, match="1,024 bytes"):
+        await log.run(update("m1", n=LONG))
+    with pytest.raises(InvalidPayload, match="1,024 bytes"):
+        await log.run(create("m4", n=LONG))
+    assert await ids(log, order_by=[OrderBy("n")]) == ["a", "m2", "m1", "m0"]
+    state = (await log.store.ask(FindDocument("main", COLLECTION, "m0"))).flat()  # type: ignore[union-attr]
+    await log.run(
+        MergeDocuments(collection=COLLECTION, rows=[DocumentRow({"id": "m0", "n": 1, "_deleted": False}, state)])
+    )
+    await build(log, "n", 1)
+    page = await ask_page(log, order_by=[OrderBy("n")], filters=[Condition("n", ">", 0)])
+    assert ([document.id for document in page.documents], page.scanned) == (["m0", "m2"], 2)
 
 
 async def test_a_snapshot_says_up_to_which_commit_it_has_everything(log: Log) -> None:

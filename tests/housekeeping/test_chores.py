@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import apsw
+import pytest
 
 import headwater
 from headwater.config import Config, Durability
@@ -17,7 +18,7 @@ from headwater.log.document_operations import IndexDocuments
 from headwater.log.job_operations import Claim
 from headwater.model.document import Condition
 from headwater.services.messages import Outgoing
-from headwater.stores.document_questions import DocumentQuery, QueryDocuments
+from headwater.stores.document_questions import DocumentQuery, ListDocumentIndexes, QueryDocuments
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import push
 from tests.waiting import expect_soon_async
@@ -160,6 +161,26 @@ async def test_an_index_that_its_maker_left_unfinished_is_finished(hw: headwater
     assert await IndexBuilder(hw.store, hw.committer, Config()).run() == 1
     assert await scanned(hw, 2) == (["n0", "n1"], 2)
     assert await IndexBuilder(hw.store, hw.committer, Config()).run() == 0
+
+
+async def test_an_index_that_cannot_be_finished_is_taken_back_and_others_are_finished(
+    hw: headwater.Headwater, caplog: pytest.LogCaptureFixture
+) -> None:
+    for tenant, value in (("acme", "x" * 1_024), ("main", 1)):
+        notes = hw.database(tenant).collection("notes")
+        for number in range(3):
+            await notes.create({"n": number if number < 2 else value}, id=f"n{number}")
+        declared = IndexDocuments(database=tenant, pattern="notes", field="n", limit=1)
+        await hw.committer.submit(declared, Durability.WRITTEN)
+    builder = IndexBuilder(hw.store, hw.committer, Config())
+    assert await builder.run() == 1
+    assert [record.getMessage() for record in caplog.records if "notes/n2 takes 1,025" in record.getMessage()]
+    caplog.clear()
+    assert await builder.run() == 0
+    assert not caplog.records
+    assert await hw.store.ask(ListDocumentIndexes("acme")) == []
+    assert await scanned(hw, 1) == (["n0"], 1)
+    await hw.database("acme").collection("notes").update("n2", {"read": True})
 
 
 async def test_an_index_of_an_older_file_is_built_anew(path: Path, hw: headwater.Headwater) -> None:

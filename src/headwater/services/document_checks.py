@@ -120,6 +120,13 @@ def check_index(operation: IndexDocuments | DropDocumentIndex, config: Config) -
     return {}
 
 
+def check_new_index(operation: IndexDocuments, config: Config) -> Changes:
+    """An index that is to be made."""
+    if is_system(operation.pattern):
+        raise InvalidName(f"a system collection has no index: its rows are kept nowhere; got {operation.pattern!r:.80}")
+    return check_index(operation, config)
+
+
 def check_collections(pattern: str) -> str:
     """The pattern itself when it is one: a collection's name in which `*` stands for any text, slashes too."""
     if not _pattern.fullmatch(pattern):
@@ -212,7 +219,7 @@ CHECKS: dict[type[Operation], Callable[[Any, Config], Changes]] = {
     UpdateDocument: check_update,
     DeleteDocument: check_delete,
     MergeDocuments: check_merge,
-    IndexDocuments: check_index,
+    IndexDocuments: check_new_index,
     DropDocumentIndex: check_index,
     SetDocumentRules: check_rules,
 }

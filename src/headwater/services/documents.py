@@ -17,6 +17,7 @@ from headwater.filters import Predicate
 from headwater.log.document_operations import (
     CreateDocument,
     DeleteDocument,
+    DropDocumentIndex,
     IndexDocuments,
     SetDocument,
     UpdateDocument,
@@ -330,11 +331,18 @@ class Collection:
     @verb
     async def index(self, field: str) -> None:
         """Have an index on a field, so that queries by it do not look at every document. Documents that are there are
-        taken in some at a time, and this is over when all are."""
+        taken in some at a time, and this is over when all are. Its values take 1,024 bytes at most: where a document
+        has a longer one there is no index, and where there is an index no write may bring one."""
         while not (
             await self._verbs.run(IndexDocuments(database=self._database, pattern=self.name, field=field))
         ).ready:
             pass
+
+    @verb
+    async def drop_index(self, field: str) -> bool:
+        """Have no index on a field any more; whether there was one."""
+        operation = DropDocumentIndex(database=self._database, pattern=self.name, field=field)
+        return bool((await self._verbs.run(operation)).count)
 
     @cached_property
     def writes(self) -> "Writes":

@@ -88,23 +88,27 @@ class DocumentIndexes:
     def changes(
         self, database: str, collection: str, name: str, before: Fields | None, after: Fields | None
     ) -> list[tuple[bool, KeyRow]]:
-        """The keys that a write drops (False) and adds (True). Raises when a value is too long to be a key."""
+        """The keys that a write drops (False) and adds (True). Raises when it brings a value that is too long to be a
+        key. One that was there before an index has none, and stops no write: neither one that leaves it nor others."""
         found: list[tuple[bool, KeyRow]] = []
         for field in self.fields_of(database, collection):
-            old = None if before is None else key_of(before, field)
-            new = None if after is None else key_of(after, field)
+            old = None if before is None else key_at(before, field)
+            new = None if after is None else key_at(after, field)
             if old == new:
                 continue
-            if old is not None:
+            if old is not None and is_kept(old):
                 found.append((False, (database, collection, field, old, name)))
             if new is not None:
+                if not is_kept(new):
+                    raise InvalidPayload(f"field {field!r} has an index: its value may take {KEY_BYTES_MAX:,} bytes")
                 found.append((True, (database, collection, field, new, name)))
         return found
 
     # ── operations ──
 
     def index(self, operation: IndexDocuments) -> DocumentIndexed:
-        """Declare an index, or take in some more of the documents that were there before it."""
+        """Declare an index, or take in some more of the documents that were there before it. Where one of them has a
+        value that is no key, the index is taken back, and the error says which."""
         row = self._find(operation.database, operation.pattern, operation.field)
         if row is None:
             row = IndexRow(operation.pattern, operation.field, 0, "", "")
@@ -116,7 +120,13 @@ class DocumentIndexes:
         keys: list[KeyRow] = []
         for collection, name, deleted, body in found:
             if not deleted and row.fits(collection):
-                key = key_of(decode_flat(body), row.field)
+                key = key_at(decode_flat(body), row.field)
+                if not is_kept(key):
+                    self._take_back(operation.database, row)
+                    raise InvalidPayload(
+                        f"there can be no index on {row.field!r} for {row.pattern}: its values may take"
+                        f" {KEY_BYTES_MAX:,} bytes, and that of {collection}/{name:.260} takes {len(key):,}"
+                    )
                 keys.append((operation.database, collection, row.field, key, name))
         self._connection.executemany(self._sql.add_document_key, keys)
         ready = len(found) < operation.limit
@@ -129,14 +139,17 @@ class DocumentIndexes:
         row = self._find(operation.database, operation.pattern, operation.field)
         if row is None:
             return Deleted(0)
-        self._connection.run(self._sql.drop_document_index, (operation.database, row.pattern, row.field))
+        self._take_back(operation.database, row)
+        return Deleted(1)
+
+    def _take_back(self, database: str, row: IndexRow) -> None:
+        self._connection.run(self._sql.drop_document_index, (database, row.pattern, row.field))
         self._changed()
         collection = ""
-        while found := self._connection.row(self._sql.next_keyed_collection, (operation.database, collection), Text):
+        while found := self._connection.row(self._sql.next_keyed_collection, (database, collection), Text):
             collection = found[0]
-            if row.fits(collection) and row.field not in self.fields_of(operation.database, collection):
-                self._connection.run(self._sql.drop_field_keys, (operation.database, collection, row.field))
-        return Deleted(1)
+            if row.fits(collection) and row.field not in self.fields_of(database, collection):
+                self._connection.run(self._sql.drop_field_keys, (database, collection, row.field))
 
     def _find(self, database: str, pattern: str, field: str) -> IndexRow | None:
         rows = read_indexes(self._connection, database)
@@ -152,12 +165,14 @@ class DocumentIndexes:
         self.meet(self._catalog.version)
 
 
-def key_of(flat: Fields, field: str) -> bytes:
-    """The key of a document for an index on a field."""
-    key = order_key(value_at(flat, field))
-    if len(key) > KEY_BYTES_MAX:
-        raise InvalidPayload(f"field {field!r} has an index: its value may take {KEY_BYTES_MAX:,} bytes")
-    return key
+def key_at(flat: Fields, field: str) -> bytes:
+    """The key of a document for an index on a field, which may be too long to be kept."""
+    return order_key(value_at(flat, field))
+
+
+def is_kept(key: bytes) -> bool:
+    """Whether an index can have a key."""
+    return len(key) <= KEY_BYTES_MAX
 
 
 def read_indexes(connection: Connection, database: str) -> list[IndexRow]:
