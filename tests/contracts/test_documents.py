@@ -331,6 +331,42 @@ async def test_a_value_that_was_too_long_before_its_index_stops_no_write(log: Lo
     assert ([document.id for document in page.documents], page.scanned) == (["m0", "m2"], 2)
 
 
+ORDERS = [("n",), ("-n",), ("w",), ("-w",), ("id",), ("-id",), ("createdAt",)]
+FILTERS: list[list[Condition]] = [
+    [],
+    [Condition("n", ">", 1)],
+    [Condition("n", "<=", 3)],
+    [Condition("n", "==", 4)],
+    [Condition("n", "in", [1, 3, 5])],
+    [Condition("n", ">", 1), Condition("n", "<", 5), Condition("w", "!=", 2)],
+    [Condition("w", "<", 2)],
+    [Condition("n", "==", 2), Condition("w", ">=", 1)],
+]
+
+
+def by(order: tuple[str, ...]) -> list[OrderBy]:
+    return [OrderBy(name.removeprefix("-"), "desc" if name.startswith("-") else "asc") for name in order]
+
+
+async def test_a_cursor_of_any_query_means_the_same_with_an_index(log: Log) -> None:
+    await log.commit(*(create(f"m{n:02}", n=n // 3, w=n % 4) for n in range(21)), create("missing", w="text"))
+    whole = [document.flat() for document in (await ask_page(log)).documents]
+    cursors = [write_cursor(cursor_of(flat, by(order))) for order in ORDERS[::2] for flat in whole[4::12]]
+
+    async def all_answers() -> list[list[str]]:
+        return [
+            await ids(log, filters=conditions, order_by=by(order), start_after=cursor, limit=1_000)
+            for conditions in FILTERS
+            for order in ORDERS
+            for cursor in cursors
+        ]
+
+    without = await all_answers()
+    for field in ("n", "w", "id"):
+        await log.run(IndexDocuments(pattern=COLLECTION, field=field))
+        assert await all_answers() == without, field
+
+
 async def test_a_snapshot_says_up_to_which_commit_it_has_everything(log: Log) -> None:
     await log.run(create("m1"))
     await log.push("between")

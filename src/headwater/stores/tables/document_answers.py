@@ -227,7 +227,8 @@ def _meant(asked: QueryDocuments, understood: Asked, plan: Plan) -> IsMeant:
 
 
 class _Start(NamedTuple):
-    """Behind a document: its range among those of the plan, its key in the index, its id."""
+    """Behind a document: its range among those of the plan, its key in the index, its id. A range that does not have
+    the key lies behind it, all of it."""
 
     range_at: int
     key: bytes
@@ -261,7 +262,9 @@ def _begin(position: str, plan: Plan, understood: Asked) -> _Start | None:
     else:
         # Of one key of an index, by id.
         key = plan.ranges[0].low if plan.ranges else b""
-    at = next((at for at, one in enumerate(plan.ranges) if one.low <= key < one.high), len(plan.ranges))
+    # A cursor may come from a query with another filter: where no range has its key, the next one on the way begins.
+    places = enumerate(plan.ranges)
+    at = next((at for at, one in places if not one.is_passed(key, back=plan.back)), len(plan.ranges))
     return _Start(at, key, after.id)
 
 
@@ -308,8 +311,9 @@ class _Way:
             return
         first = self._start.range_at if self._start is not None else 0
         for at in range(first, len(self._plan.ranges)):
-            start = self._start if self._start is not None and at == first else None
-            for rows in self._range(self._plan.ranges[at].low, self._plan.ranges[at].high, start):
+            among = self._plan.ranges[at]
+            start = self._start if self._start is not None and at == first and among.holds(self._start.key) else None
+            for rows in self._range(among.low, among.high, start):
                 yield Stretch(at, rows)
 
     def _by_id(self) -> Iterator[Stretch]:

@@ -31,6 +31,14 @@ class Range(NamedTuple):
     low: bytes
     high: bytes
 
+    def holds(self, key: bytes) -> bool:
+        """Whether a key is among them."""
+        return self.low <= key < self.high
+
+    def is_passed(self, key: bytes, *, back: bool) -> bool:
+        """Whether all of them lie before a key on the way, which may lead back."""
+        return key < self.low if back else key >= self.high
+
 
 ALL_KEYS = Range(NULL, END)
 
@@ -63,7 +71,15 @@ def understand(query: DocumentQuery, permit: Permit | None = None, claims: str =
         raise InvalidOption(f"a query orders by {ORDER_FIELDS_MAX} fields at most; got {len(query.order_by)}")
     expression = filters.readable(permit, filters.whole_filter(query.filters, query.filter, claims))
     order = tuple(query.order_by)
-    return Asked(expression, order, read_cursor(query.start_after, len(order)))
+    return Asked(expression, order, _place_after(query.start_after, order))
+
+
+def _place_after(cursor: str, order: tuple[OrderBy, ...]) -> QueryCursor | None:
+    """Behind which place a query begins. By id, the id of a cursor is all that counts, whatever order it is from."""
+    after = read_cursor(cursor, len(order))
+    if after is None or [by.field for by in order] != ["id"]:
+        return after
+    return after._replace(keys=(order_key(after.id),))
 
 
 # ── plans ──
