@@ -75,6 +75,7 @@ class RemoteQueues(Verbs):
     """All queues that a server lets this client use."""
 
     clock: ServerClock
+    is_remote = True
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange

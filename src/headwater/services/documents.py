@@ -216,12 +216,26 @@ def expression_of(query: DocumentQuery, claims: str = "") -> filters.Expression:
     return filters.whole_filter(query.filters, query.filter, claims)
 
 
+async def _all_rows(verbs: Verbs, database: str, collection: str) -> Rows:
+    """All rows of a system collection that may be seen."""
+    if not verbs.is_remote:
+        return await list_rows(verbs.store, database, collection, verbs.clock.now())
+    rows: Rows = {}
+    query = DocumentQuery(collection=collection, limit=QUERY_LIMIT_MAX)
+    while True:
+        page = await find_all(verbs.store, QueryDocuments(database, query))
+        rows |= {document.id: document.flat() for document in page}
+        if not page.next_cursor:
+            return rows
+        query = msgspec.structs.replace(query, start_after=page.next_cursor)
+
+
 async def follow_system(verbs: Verbs, database: str, query: DocumentQuery) -> AsyncGenerator[LiveChange, None]:
     """A live query over a system collection: a snapshot, then what differs from one look to the next."""
-    predicate = filters.predicate(expression_of(query))
+    predicate: Predicate = filters.predicate(expression_of(query))
 
     async def look() -> Rows:
-        rows = await list_rows(verbs.store, database, query.collection, verbs.clock.now())
+        rows = await _all_rows(verbs, database, query.collection)
         return {name: row for name, row in rows.items() if predicate(row)}
 
     known = await look()
@@ -261,10 +275,12 @@ class Collection:
     @verb
     async def get(self, id: str) -> Document | None:
         """The document; None when there is none, or not any more."""
-        if is_system(self.name):
+        is_own = is_system(self.name)
+        if is_own and not self._verbs.is_remote:
             row = await find_row(self._verbs.store, self._database, self.name, id, self._verbs.clock.now())
             return None if row is None else document_of(row)
-        found = await self._verbs.store.ask(FindDocument(self._database, self.name, check_document_id(id)))
+        name = id if is_own else check_document_id(id)
+        found = await self._verbs.store.ask(FindDocument(self._database, self.name, name))
         return None if found is None or found.deleted else found
 
     @verb
@@ -312,7 +328,7 @@ class Collection:
             show_deleted=show_deleted,
         )
         asked = QueryDocuments(self._database, check_query(query))
-        if is_system(self.name):
+        if is_system(self.name) and not self._verbs.is_remote:
             return await find_rows(self._verbs.store, asked, self._verbs.clock.now())
         return await find_all(self._verbs.store, asked)
 

@@ -59,8 +59,8 @@ def may_read(principal: Principal | None, wanted: Wanted) -> bool:
         return False
     if not principal.may(Scope.READ_DOCUMENTS) or not principal.may_use_collection(wanted.collection):
         return False
-    if is_system(wanted.collection):
-        return may_see(principal, wanted.collection)
+    if is_system(wanted.collection) and not may_see(principal, wanted.collection):
+        return False
     return not filters.reads_nothing(principal.permit(wanted.collection))
 
 

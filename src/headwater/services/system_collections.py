@@ -87,12 +87,19 @@ def may_see(principal: Principal, collection: str) -> bool:
     return collection not in WHOLE or principal.may_use_all()
 
 
-def seen_by(principal: Callable[[], Principal | None]) -> Sees:
-    """Which rows somebody sees, as they are known at that moment: those of queues that are theirs."""
+def seen_by(principal: Callable[[], Principal | None], collection: str) -> Sees:
+    """Which rows of a system collection somebody sees, as they are known at that moment: those of queues that are
+    theirs, as far as the access rules let them read the collection. Every way to read one asks this."""
+    known, permit = None, None
 
     def sees(row: Mapping[str, Any]) -> bool:
-        known = principal()
-        return known is not None and (row["collection"] in WHOLE or known.may_use(row["queue"]))
+        nonlocal known, permit
+        now = principal()
+        if now is None:
+            return False
+        if now is not known:
+            known, permit = now, now.permit(collection)
+        return (collection in WHOLE or now.may_use(row["queue"])) and filters.may_read(permit, row)
 
     return sees
 

@@ -64,6 +64,8 @@ class Verbs(ABC):
     store: Answerer
     life: Life
     holdings: Holdings
+    # Whether a server answers. What is said of Headwater itself is found there then, by what the token may see.
+    is_remote = False
     _checked: Pop | None = None
 
     # ── what each has its own way of doing ──

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from headwater.doors.documents.shapes import BatchRequest, DeleteRequest, GetRequest, QueryRequest, Write, WriteRequest
-from headwater.doors.native.documents import OPERATIONS, QUESTIONS, readable, require_system, told_of
+from headwater.doors.native.documents import OPERATIONS, QUESTIONS, find_seen, readable, require_system, told_of
 from headwater.doors.native.rules import allowed
 from headwater.doors.site import Site, check_scope
 from headwater.doors.wire import NOTHING, Refused, Request, Response, json_response
@@ -18,7 +18,7 @@ from headwater.model.names import DATABASE_DEFAULT
 from headwater.model.principal import require_collection
 from headwater.services.admission import admit
 from headwater.services.documents import find_all, find_rows
-from headwater.services.system_collections import document_of, find_row, is_system, seen_by
+from headwater.services.system_collections import is_system, seen_by
 from headwater.stores.document_questions import DocumentQuery, FindDocument, QueryDocuments
 
 # What clients call the database of a server that has one.
@@ -63,8 +63,7 @@ async def _find(site: Site, request: Request, database: str, path: str) -> Docum
     if is_system(collection):
         require_collection(request.principal, collection)
         require_system(request.principal, collection)
-        row = await find_row(site.queues, database, collection, name, site.clock.now())
-        return document_of(row) if row is not None and seen_by(lambda: request.principal)(row) else None
+        return await find_seen(site, request, FindDocument(database, collection, name))
     question = await allowed(site, request, QUESTIONS[FindDocument], FindDocument(database, collection, name))
     found = readable(request, await site.queues.ask(question))
     return None if found is None or found.deleted else found
@@ -137,7 +136,7 @@ async def query(site: Site, request: Request, body: QueryRequest, database: str)
     own = check_database(request, database)
     question = await allowed(site, request, QUESTIONS[QueryDocuments], QueryDocuments(own, asked))
     if is_system(body.collection):
-        sees = seen_by(lambda: request.principal)
+        sees = seen_by(lambda: request.principal, body.collection)
         found = await find_rows(site.queues, question, site.clock.now(), sees)
     else:
         found = await find_all(site.queues, question)

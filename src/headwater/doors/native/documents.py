@@ -28,8 +28,17 @@ from headwater.log.operations import Operation
 from headwater.model.document import Document, DocumentRow, check_collection, check_document_id
 from headwater.model.principal import Principal, Scope, require_collection
 from headwater.services.document_checks import check_query
-from headwater.services.documents import gather_rest
-from headwater.services.system_collections import SCOPES, WHOLE, check_system, is_system, may_see
+from headwater.services.documents import find_rows, gather_rest
+from headwater.services.system_collections import (
+    SCOPES,
+    WHOLE,
+    check_system,
+    document_of,
+    find_row,
+    is_system,
+    may_see,
+    seen_by,
+)
 from headwater.stores.document_questions import (
     PAGE_BYTES_MAX,
     DocumentPage,
@@ -88,7 +97,10 @@ def _scope_of(row: DocumentRow) -> Scope:
 
 async def _check_find(site: Site, request: Request, asked: FindDocument) -> FindDocument:
     require_collection(request.principal, check_collection(asked.collection))
-    check_document_id(asked.id)
+    if is_system(asked.collection):
+        require_system(request.principal, asked.collection)
+    else:
+        check_document_id(asked.id)
     return asked
 
 
@@ -117,7 +129,12 @@ def speaks_of_who_asks(query: DocumentQuery) -> bool:
 
 
 async def _show_query(site: Site, request: Request, asked: QueryDocuments, found: DocumentPage) -> DocumentPage:
-    """Where access rules hold, all of it at once: the position to go on from may be a document that is not theirs."""
+    """Where access rules hold, all of it at once: the position to go on from may be a document that is not theirs. Rows
+    of a system collection are kept nowhere: they are found here."""
+    if is_system(asked.query.collection):
+        sees = seen_by(lambda: request.principal, asked.query.collection)
+        rows = await find_rows(site.queues, asked, site.clock.now(), sees)
+        return DocumentPage(rows.documents, rows.lsn, is_ordered=True, scanned=len(rows))
     if asked.permit is None:
         return found
     documents = await gather_rest(site.queues, asked, found)
@@ -125,7 +142,16 @@ async def _show_query(site: Site, request: Request, asked: QueryDocuments, found
 
 
 async def _show_find(site: Site, request: Request, asked: FindDocument, found: Document | None) -> Document | None:
+    if is_system(asked.collection):
+        return await find_seen(site, request, asked)
     return readable(request, found)
+
+
+async def find_seen(site: Site, request: Request, asked: FindDocument) -> Document | None:
+    """A row of a system collection, if they see it."""
+    row = await find_row(site.queues, asked.database, asked.collection, asked.id, site.clock.now())
+    sees = seen_by(lambda: request.principal, asked.collection)
+    return document_of(row) if row is not None and sees(row) else None
 
 
 def readable(request: Request, found: Document | None) -> Document | None:

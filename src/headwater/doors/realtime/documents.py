@@ -260,7 +260,7 @@ async def begin(follower: Follower, wanted: Wanted, expression: Expression) -> S
         follower.tell,
         follower.end,
         Standing(wanted, followed.known),
-        seen_by(followed.known) if is_system(wanted.collection) else None,
+        seen_by(followed.known, wanted.collection) if is_system(wanted.collection) else None,
     )
     if followed.is_over:
         subscription.close()
