@@ -302,3 +302,15 @@ def test_what_headwater_knows_of_itself_is_asked_for_like_documents(client: http
     assert client.get(f"{BASE}/documents/_queues/none").status_code == 404
     assert client.post(f"{BASE}/documents/_queues", json={"id": "x"}).status_code == 400
     assert client.post(f"{BASE}/query", json={"collection": "_nothing"}).status_code == 400
+
+
+def test_a_number_that_no_condition_compares_with_is_a_bad_request(client: httpx.Client) -> None:
+    client.put(f"{NOTES}/large", json={"doc": {"n": 10**400}}).raise_for_status()
+    conditions = [{"field": "n", "op": "==", "value": 10**400}]
+    query = {"collection": "rooms/r1/notes", "filters": conditions}
+    for path in (f"{BASE}/query", f"{TRIGGER}/query"):
+        assert error_of(client.post(path, json=query)) == (400, "BAD_REQUEST")
+    changed = {"doc": {"n": 1}, "ifMatch": conditions}
+    assert error_of(client.patch(f"{NOTES}/large", json=changed)) == (400, "BAD_REQUEST")
+    found = client.post(f"{BASE}/query", json={"collection": "rooms/r1/notes", "filter": "n > 5"}).json()
+    assert [one["id"] for one in found["docs"]] == ["large"]

@@ -94,3 +94,10 @@ def test_a_condition_speaks_of_the_document_alone() -> None:
     named_alike = filters.parse_conditions([{"field": "auth.sub", "op": "==", "value": "ada"}])
     assert not filters.has_claims(named_alike)
     assert filters.predicate(named_alike)({"auth": {"sub": "ada"}})
+
+
+@pytest.mark.parametrize("claim", [10**400, "x" * 2_049, "a\0b"])
+def test_a_claim_that_no_filter_can_hold_opens_nothing(claim: object) -> None:
+    for text in ("n == auth.n", "n != auth.n", "n < auth.n", "n in auth.all", "!(n in auth.all)"):
+        assert not allows(text, {"n": claim}, {"n": claim, "all": [claim]})
+    assert allows("auth.n == null || n == 1", {"n": 1}, {"n": claim})

@@ -253,3 +253,16 @@ def test_filters_of_one_shape_share_their_code() -> None:
         for number in range(2, 50)
     }
     assert len(codes) == 1
+
+
+@pytest.mark.parametrize("value", [2**127 + 1, -(2**127) - 1, 10**400, -(10**4_000), 1e300, float("inf"), float("nan")])
+def test_a_number_that_no_filter_compares_with_is_refused(value: float) -> None:
+    for operator, compared in (("==", value), ("<", value), ("in", [1, value]), ("contains", value)):
+        with pytest.raises(InvalidFilter, match=r"between -2\^127 and 2\^127"):
+            filters.parse_conditions([{"field": "n", "op": operator, "value": compared}])
+
+
+def test_documents_may_have_numbers_that_are_larger_than_those_of_filters() -> None:
+    above = filters.predicate(filters.parse("n > 1.5 && n != 7"))
+    assert above({"n": 10**400})
+    assert not above({"n": -(10**400)})

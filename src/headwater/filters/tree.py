@@ -7,7 +7,6 @@ Two trees that differ in `1` and `True` alone are equal to Python: nothing may b
 Nothing in a tree leads back to it, so the collector of cycles need not look at the filters of all who follow.
 """
 
-import math
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import NoReturn
@@ -264,7 +263,8 @@ def check_scalar(value: object, position: int) -> Scalar:
     if isinstance(value, str):
         return _check_text(value, position)
     if isinstance(value, int | float):
-        if not math.isfinite(value) or abs(value) > NUMBER_MAX:
+        # Not math.isfinite of both: a whole number may be too large to be made a float of.
+        if value != value or abs(value) > NUMBER_MAX:
             refuse(position, "a number lies between -2^127 and 2^127")
         return value
     refuse(position, f"expected null, a boolean, a number or a text; got {type(value).__name__}")

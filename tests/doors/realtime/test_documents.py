@@ -711,3 +711,14 @@ async def test_what_a_client_followed_is_gone_with_it_and_waits_for_no_collector
         await until(lambda: held() == before)
     finally:
         gc.enable()
+
+
+async def test_a_number_that_no_filter_compares_with_ends_nothing_else(hw: headwater.Headwater, site: Site) -> None:
+    page = Page(site)
+    await page.subscribe("first")
+    large = {"field": "n", "op": "==", "value": 10**400}
+    await page.say("subscribe", {"query": {"collection": MESSAGES, "filters": [large]}}, "large")
+    assert (await page.hear("error"))[0]["code"] == "invalid_filter"
+    await hw.collection(MESSAGES).create({"n": 10**400}, id="m1")
+    assert (await page.hear("event"))[0]["delta"]["doc"]["path"] == f"{MESSAGES}/m1"
+    page.cut()
