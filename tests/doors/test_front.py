@@ -9,7 +9,7 @@ import pytest
 
 from headwater.doors.edge.server import Edge
 from headwater.doors.front import FORWARDED_HEADER, Front
-from headwater.doors.wire import Handler, Request, Response, json_response
+from headwater.doors.wire import BrokenOff, Handler, Request, Response, json_response
 
 SECRET = b"of these brokers"
 
@@ -122,6 +122,25 @@ async def test_what_waits_at_a_holder_is_told_to_come_back_when_the_store_is_hel
         assert (await waiting).status == 503
     assert (await front(request())).status == 201
     assert len(here.asked) == 1
+
+
+async def test_an_answer_that_a_holder_breaks_off_is_broken_off_here() -> None:
+    async def half() -> AsyncIterator[bytes]:
+        yield b"[1,"
+        raise BrokenOff("no more")
+
+    async def stream(request: Request) -> Response:
+        return Response(chunks=half())  # type: ignore[arg-type]
+
+    async with listening(holding(stream)) as url:
+        answer = await standing_by(url)(request(method="GET", body=b""))
+        assert answer.chunks is not None
+        with pytest.raises(BrokenOff):
+            await collect(answer.chunks)
+
+
+async def collect(chunks: AsyncIterator[bytes]) -> bytes:
+    return b"".join([chunk async for chunk in chunks])
 
 
 async def test_a_stream_is_handed_on_as_it_comes_and_ends_with_its_reader() -> None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 import msgspec
 
 from headwater.doors.sessions import CloseCode, Frame, MakeSession, OpenSessions
-from headwater.doors.wire import Response
+from headwater.doors.wire import EVENT_STREAM, Response
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ def as_event_stream(response: Response, sessions: OpenSessions, outbox_bytes_max
         return response
     stream = EventStream(sessions, outbox_bytes_max)
     return msgspec.structs.replace(
-        response, session=None, content_type="text/event-stream", chunks=stream.chunks(response.session)
+        response, session=None, content_type=EVENT_STREAM, chunks=stream.chunks(response.session)
     )
 
 

@@ -30,7 +30,7 @@ from headwater.doors.websocket import (
     encode_close,
     encode_masked,
 )
-from headwater.doors.wire import Request, Response
+from headwater.doors.wire import EVENT_STREAM, BrokenOff, Request, Response
 
 CONNECT_SECONDS = 5.0
 READ_BYTES = 65_536
@@ -60,7 +60,7 @@ _OWN = frozenset(
 _SAID_AGAIN = _OWN | {"content-type", "cache-control", "x-content-type-options"}
 
 
-class HopFailed(Exception):
+class HopFailed(BrokenOff):
     """The other server could not be reached, or went away before it had answered."""
 
 
@@ -183,7 +183,8 @@ class Hop:
         )
 
     async def _chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body, for as long as it comes. One that is broken off ends here as there: its length says so."""
+        """The body, for as long as it comes. One that is broken off there is broken off here; only a stream of events
+        has no end that could be missed."""
         found = self._found
         try:
             while True:
@@ -193,7 +194,7 @@ class Hop:
                     return
                 data = await self._reader.read(READ_BYTES)
                 if not data:
-                    if "content-length" in dict(found.headers):
+                    if dict(found.headers).get("content-type") != EVENT_STREAM:
                         raise HopFailed("it hung up within its answer")
                     return
                 self._feed(data)

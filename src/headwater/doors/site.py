@@ -212,8 +212,13 @@ def check_scope(request: Request, scope: Scope, or_scope: Scope | None = None) -
 def check_use(request: Request, queue: str) -> None:
     """Raises when a queue is not among those that the caller may use: the same as when there is none of that name."""
     require_queue(request.principal, queue)
+    note_use(request, queue)
+
+
+def note_use(request: Request, *queues: str) -> None:
+    """An answer is made of these: to whom they are not what they were any more, the rest of it is not given."""
     if request.used is not None:
-        request.used.append(queue)
+        request.used.extend(queues)
 
 
 def key_of(request: Request, key: str) -> str:

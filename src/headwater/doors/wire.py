@@ -112,6 +112,9 @@ def is_lasting(path: str) -> bool:
     return path in _LASTING_PATHS or (path.startswith("/realtime/v1/databases/") and path.endswith("/sse"))
 
 
+EVENT_STREAM = "text/event-stream"
+
+
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An error as clients get it: `code` is stable, `detail` is for people. `error` is where queen-mq clients look."""
 
@@ -121,6 +124,11 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str
     error: str
     request_id: str = ""
+
+
+class BrokenOff(Exception):
+    """Raised by the chunks of an answer that ends before it is whole. The transport breaks the connection off, without
+    the end that would make it look whole to a client or a proxy."""
 
 
 class Refused(Exception):

@@ -24,8 +24,20 @@ from headwater.doors.access.rates import Allowances, address_key
 from headwater.doors.access.refusals import refusal
 from headwater.doors.access.rules import RuleBook
 from headwater.doors.access.verifiers import Verified, Verifier
-from headwater.doors.wire import LATE_PATHS, OPEN_PATHS, Handler, Request, Response, is_lasting
+from headwater.doors.wire import (
+    EVENT_STREAM,
+    LATE_PATHS,
+    OPEN_PATHS,
+    BrokenOff,
+    Handler,
+    Request,
+    Response,
+    is_lasting,
+    not_delivered,
+    problem_response,
+)
 from headwater.errors import HeadwaterError, RateExceeded, Unauthenticated
+from headwater.model.document import collection_of
 from headwater.model.principal import NOBODY, Principal, require_queue
 
 log = logging.getLogger(__name__)
@@ -33,6 +45,7 @@ log = logging.getLogger(__name__)
 KNOWN_SECONDS = 30.0
 KNOWN_MAX = 10_000
 CREDENTIAL_BYTES_MAX = 8 * 1_024
+RULES_CHANGED = "the access rules were changed while this was answered; ask again"
 
 
 class _Known(msgspec.Struct, frozen=True, gc=False):
@@ -56,6 +69,26 @@ class _Wait:
     def __call__(self) -> None:
         self.begun = True
         self.park()
+
+
+class _Standing:
+    """What somebody could read when an answer began: of the queues and collections that it is made of, or, where it
+    names none, of all. It is theirs as long as that is the same. Rules of other collections change nothing."""
+
+    def __init__(self, principal: Principal, used: Sequence[str]) -> None:
+        self._principal = principal
+        self._used = used
+        self._before = self._seen_by(principal)
+
+    def holds_for(self, principal: Principal) -> bool:
+        """Whether somebody who is known anew reads the same."""
+        return principal is self._principal or self._seen_by(principal) == self._before
+
+    def _seen_by(self, principal: Principal) -> object:
+        if not self._used:
+            return principal.reach
+        collections = [collection for queue in self._used if (collection := collection_of(queue)) is not None]
+        return [principal.may_use(queue) for queue in self._used], [principal.permit(name) for name in collections]
 
 
 class Reception:
@@ -101,7 +134,7 @@ class Reception:
             )
         )
         if response.chunks is not None:
-            return msgspec.structs.replace(response, chunks=self._while_known(request, principal, response.chunks))
+            return await self._hand_over_stream(request, _Standing(principal, used), response)
         if response.done or not (wait.begun or response.undelivered):
             return response
         return await self._hand_over(request, response, used)
@@ -121,18 +154,40 @@ class Reception:
             raise
         return response
 
-    async def _while_known(
-        self, request: Request, principal: Principal, chunks: AsyncGenerator[bytes, None]
+    async def _hand_over_stream(self, request: Request, standing: "_Standing", response: Response) -> Response:
+        """What comes in pieces, as long as it is theirs. Before the first of them it can be refused as a whole."""
+        assert response.chunks is not None
+        try:
+            is_theirs = standing.holds_for(await self.principal_of(request))
+        except HeadwaterError as error:
+            refused: Response | None = refusal(request, error)
+        else:
+            refused = (
+                None if is_theirs else problem_response(503, "rules_changed", RULES_CHANGED, request_id=request.id)
+            )
+        if refused is not None:
+            await response.chunks.aclose()
+            not_delivered(response)
+            return refused
+        # A stream of events is never whole: who listens comes back, and is told then.
+        is_endless = response.content_type == EVENT_STREAM
+        chunks = self._while_theirs(request, standing, response.chunks, is_endless=is_endless)
+        return msgspec.structs.replace(response, chunks=chunks)
+
+    async def _while_theirs(
+        self, request: Request, standing: "_Standing", chunks: AsyncGenerator[bytes, None], *, is_endless: bool
     ) -> AsyncGenerator[bytes, None]:
         """A stream that ends, in the middle, for somebody who is not known any more, or is held to other rules."""
         async with contextlib.aclosing(chunks):
             async for chunk in chunks:
                 try:
-                    now = await self.principal_of(request)
-                except HeadwaterError:
+                    why = "" if standing.holds_for(await self.principal_of(request)) else RULES_CHANGED
+                except HeadwaterError as error:
+                    why = str(error)
+                if why and is_endless:
                     return
-                if now.rules != principal.rules:
-                    return
+                if why:
+                    raise BrokenOff(why)
                 yield chunk
 
     async def principal_of(self, request: Request) -> Principal:

@@ -15,11 +15,11 @@ from headwater.doors.documents.handlers import permitted
 from headwater.doors.documents.shapes import PullAnswer, PullRequest, PushRequest
 from headwater.doors.native.documents import QUESTIONS
 from headwater.doors.native.rules import allowed
-from headwater.doors.site import Site
+from headwater.doors.site import Site, note_use
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption
 from headwater.log.document_operations import MergeDocuments
-from headwater.model.document import Fields, replica_of
+from headwater.model.document import Fields, changes_queue, replica_of
 from headwater.services.replication import Pulled, Replica
 from headwater.services.system_collections import NO_REPLICAS, is_system
 from headwater.stores.document_questions import ListDocumentsAfter
@@ -34,6 +34,7 @@ async def pull(site: Site, request: Request, body: PullRequest) -> Response:
         raise InvalidOption(NO_REPLICAS)
     asked = ListDocumentsAfter(request.principal.database, body.collection, limit=body.limit)
     asked = await allowed(site, request, QUESTIONS[ListDocumentsAfter], asked)
+    note_use(request, changes_queue(asked.collection))
     permit = request.principal.permit(asked.collection)
     parts = Replica(site.queues, asked.database, asked.collection, permit).pull_in_parts(body.checkpoint, asked.limit)
     first = await anext(parts)

@@ -30,6 +30,7 @@ from headwater.doors.event_stream import as_event_stream
 from headwater.doors.sessions import MakeSession
 from headwater.doors.websocket import accept, asks_for_websocket
 from headwater.doors.wire import (
+    BrokenOff,
     Handler,
     Refused,
     Request,
@@ -284,8 +285,11 @@ class Connection(asyncio.Protocol):
         except asyncio.CancelledError:
             not_delivered(response)
             raise
-        except Exception:
-            log.exception("an answer could not be sent")
+        except Exception as error:
+            if isinstance(error, BrokenOff):
+                log.info("the answer to request %s is broken off: %s", arrival.request.id, error)
+            else:
+                log.exception("an answer could not be sent")
             not_delivered(response)
             self._transport.abort()
             return False

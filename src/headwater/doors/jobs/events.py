@@ -14,7 +14,7 @@ import msgspec
 from headwater.doors.jobs.own_names import is_visible
 from headwater.doors.jobs.shapes import EventsQuery
 from headwater.doors.site import Site
-from headwater.doors.wire import Request, Response
+from headwater.doors.wire import EVENT_STREAM, Request, Response
 from headwater.errors import InvalidOption
 from headwater.model.job import JOBS_QUEUE
 from headwater.model.names import Lsn
@@ -54,7 +54,7 @@ async def events(site: Site, request: Request, query: EventsQuery) -> Response:
     after = _parse(seen) if seen else _Place(await site.queues.ask(FindLastLsn()))
     request.park()
     chunks = follow(site, request.principal, name, after, seen=bool(seen))
-    return Response(content_type="text/event-stream", headers=(("cache-control", "no-store"),), chunks=chunks)
+    return Response(content_type=EVENT_STREAM, headers=(("cache-control", "no-store"),), chunks=chunks)
 
 
 def _parse(seen: str) -> _Place:

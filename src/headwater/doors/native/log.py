@@ -7,7 +7,7 @@ of encrypted queues are opened here, for those who may read them; the key stays.
 from collections.abc import AsyncGenerator, Sequence
 
 from headwater.clock import Timestamp
-from headwater.doors.site import Site
+from headwater.doors.site import Site, note_use
 from headwater.doors.wire import Request, Response, json_response
 from headwater.model.names import Lsn
 from headwater.model.principal import Principal, Scope
@@ -142,6 +142,7 @@ async def drops(site: Site, request: Request, body: DropsRequest) -> Response:
 async def segments(site: Site, request: Request, body: SegmentsRequest) -> Response:
     """Segments of some queues with their records, as bytes; the place is kept until the client has them."""
     queues = _theirs(request, body.queues)
+    note_use(request, *queues)
     bytes_max = min(body.bytes_max, site.config.log_answer_bytes_max)
 
     async def look(reader: LogReader) -> bytes:
