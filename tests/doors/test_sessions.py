@@ -186,7 +186,7 @@ def test_listeners_of_a_server_that_stops_are_told(echo: Echo) -> None:
             lines = stream.iter_lines()
             next(lines)
             server.close()
-            assert "data: 1001" in "".join(lines)
+            assert '"code":1001' in "".join(lines)
 
 
 # ── the handshake ──
@@ -218,7 +218,7 @@ def test_a_client_that_does_not_ask_to_upgrade_gets_events(port: int, echo: Echo
         "data: two",
         f"data: {LETTERS}",
         "event: close",
-        "data: 1000 done",
+        'data: {"type":"close","payload":{"code":1000,"reason":"done"}}',
     ]
     assert echo.wait_for_closed() == [CloseCode.NORMAL]
 

@@ -10,7 +10,7 @@ from typing import Any
 from headwater.doors.edge.budget import Hold
 from headwater.doors.edge.limits import Limits
 from headwater.doors.edge.websocket import NO_ROOM
-from headwater.doors.sessions import CloseCode, Frame, MakeSession, OpenSessions, Session
+from headwater.doors.sessions import CloseCode, Frame, MakeSession, OpenSessions, Session, Slowness
 from headwater.doors.wire import Response
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,7 @@ class AsgiSocket:
         self._code: int | None = None
         self._reason = ""
         self._client_closed = False
+        self._slowness = Slowness(_limits.outbox_bytes_max)
 
     async def converse(self, make: MakeSession) -> None:
         """From the answer to the handshake to the end."""
@@ -72,7 +73,7 @@ class AsgiSocket:
         if self._code is not None:
             return False
         size = len(frame.data)
-        if self._outbox and self._bytes + size > _limits.outbox_bytes_max:
+        if self._slowness.is_too_much(self._bytes, size):
             self.close(CloseCode.TRY_AGAIN_LATER, "too slow")
             return False
         self._outbox.append(frame)

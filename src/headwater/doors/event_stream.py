@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
-from headwater.doors.sessions import CloseCode, Frame, MakeSession, OpenSessions
+from headwater.doors.sessions import CloseCode, Frame, MakeSession, OpenSessions, Slowness
 from headwater.doors.wire import EVENT_STREAM, Response
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class EventStream:
 
     def __init__(self, sessions: OpenSessions, outbox_bytes_max: int) -> None:
         self._sessions = sessions
-        self._bytes_max = outbox_bytes_max
+        self._slowness = Slowness(outbox_bytes_max)
         self._outbox: deque[bytes] = deque()
         self._bytes = 0
         self._news = asyncio.Event()
@@ -59,7 +59,7 @@ class EventStream:
         if self._code is not None:
             return False
         event = encode_event(frame)
-        if self._outbox and self._bytes + len(event) > self._bytes_max:
+        if self._slowness.is_too_much(self._bytes, len(event)):
             self._outbox.clear()
             self.close(CloseCode.TRY_AGAIN_LATER, "too slow")
             return False
@@ -76,7 +76,8 @@ class EventStream:
         """End the stream behind what was sent. An event `close` tells a client that cares why."""
         if self._code is None:
             self._code = code
-            self._outbox.append(b"event: close\ndata: %d %s\n\n" % (code, reason.encode()))
+            told = {"type": "close", "payload": {"code": int(code), "reason": reason}}
+            self._outbox.append(b"event: close\ndata: %s\n\n" % msgspec.json.encode(told))
             self._news.set()
 
     def pause(self) -> None:

@@ -8,9 +8,14 @@ the client, and takes frames as long as no more than a budget of them waits: a c
 code that says to come back, and nobody else waits for it.
 """
 
+import time
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Protocol
+
+# So many times of what may wait for a client may wait for as long as this.
+AT_ONCE = 8
+SLOW_SECONDS = 1.0
 
 
 class CloseCode(IntEnum):
@@ -130,3 +135,27 @@ class OpenSessions:
 
 
 GOING_AWAY = "this server stops; come back, another may be there"
+
+
+class Slowness:
+    """Whether a client is too slow for what waits for it.
+
+    One commit may bring more at once than may wait, and who reads has taken that in a moment: only if it stays too much
+    for a while, or comes to many times as much, is the client let go.
+    """
+
+    __slots__ = ("_bytes_max", "_since")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        # When it came to be too much; 0 while it is not.
+        self._since = 0.0
+
+    def is_too_much(self, waiting: int, more: int) -> bool:
+        """Whether there is no room for more beside what waits. What is alone may be of any size."""
+        if not waiting or waiting + more <= self._bytes_max:
+            self._since = 0.0
+            return False
+        now = time.monotonic()
+        self._since = self._since or now
+        return waiting + more > AT_ONCE * self._bytes_max or now - self._since > SLOW_SECONDS

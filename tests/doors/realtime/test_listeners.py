@@ -3,6 +3,7 @@ they have them (S3-33, T3-e)."""
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
+from headwater.doors.sessions import Slowness
 from headwater.model.document_rules import DocumentRule
-from tests.doors.live_door import GUARDED_SERVINGS, LiveDoor
-from tests.doors.realtime.guests import PATIENCE_SECONDS
+from tests.doors.live_door import GUARDED_SERVINGS, SERVINGS, LiveDoor
+from tests.doors.realtime.guests import PATIENCE_SECONDS, joined
 from tests.doors.realtime.test_door import behind_guards, make_token
 from tests.waiting import expect_soon_async
 
@@ -90,7 +92,7 @@ def test_a_live_query_ends_with_the_token_that_it_came_with(guarded: LiveDoor, a
     with listening(guarded, address, token) as heard:
         heard.until("subscribe_ack")
         run(guarded, guarded.hw.access_tokens().revoke(id))
-        assert "1008" in heard.rest()
+        assert heard.until("close") == {"code": 1008, "reason": "unauthenticated"}
     _, short = make_token(guarded, scopes=["documents:read"], lifetime_seconds=1.5)
     with listening(guarded, address, short) as heard:
         heard.until("subscribe_ack")
@@ -189,3 +191,47 @@ def test_who_waits_on_a_log_is_not_given_what_new_rules_keep_from_them(guarded: 
         status, text = run(guarded, wait_and_change())
         assert (status, "secret" in text) == (404, False)
         assert client.get(f"{address}&after=0").status_code == 403
+
+
+@pytest.fixture(params=SERVINGS)
+def open_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LiveDoor]:
+    door = LiveDoor(tmp_path / "headwater.db", SERVINGS[request.param])
+    door.start()
+    yield door
+    door.stop()
+
+
+async def write_together(door: LiveDoor, count: int, size: int) -> None:
+    async with door.hw.transaction() as together:
+        for number in range(count):
+            together.collection("notes").set(f"n{number}", {"text": "x" * size})
+
+
+@pytest.mark.parametrize(("count", "size"), [(3, 250_000), (500, 2_000), (6, 250_000)])
+def test_one_commit_lets_nobody_go_who_reads(open_door: LiveDoor, count: int, size: int) -> None:
+    """It may bring more at once than may wait for a client."""
+    with (
+        listening(open_door, ADDRESSES[0], "none") as heard,
+        joined(open_door.url, compression=None) as guest,
+    ):
+        heard.until("subscribe_ack")
+        guest.ask("subscribe", query={"collection": "notes"}, includeData=True)
+        for _ in range(2):
+            run(open_door, write_together(open_door, count, size))
+            for _ in range(count):
+                heard.until("event")
+                guest.until("event")
+
+
+def test_a_client_that_takes_nothing_is_let_go_once_that_lasts() -> None:
+    slowness, now = Slowness(100), 10.0
+    assert not slowness.is_too_much(0, 10_000), "alone it may be of any size"
+    assert not slowness.is_too_much(60, 40)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: now)
+        assert not slowness.is_too_much(700, 100)
+        assert slowness.is_too_much(700, 101), "many times as much is too much at once"
+        now = 11.5
+        assert slowness.is_too_much(100, 1), "it has not taken anything for a while"
+        assert not slowness.is_too_much(50, 1)
+        assert not slowness.is_too_much(100, 1), "it reads again"

@@ -15,7 +15,7 @@ import logging
 from headwater.doors.edge.budget import Hold
 from headwater.doors.edge.contract import SocketServer
 from headwater.doors.edge.writing import encode_upgrade
-from headwater.doors.sessions import CloseCode, Frame, MakeSession, Session
+from headwater.doors.sessions import CloseCode, Frame, MakeSession, Session, Slowness
 from headwater.doors.websocket import (
     Arrived,
     Failure,
@@ -38,7 +38,18 @@ NO_ROOM = Failure(CloseCode.TRY_AGAIN_LATER, "too many bytes are under way to th
 class WebSocket(asyncio.Protocol):
     """One client's WebSocket. It is the `Peer` of its session."""
 
-    __slots__ = ("_code", "_heard", "_hold", "_pinged", "_reader", "_server", "_session", "_timer", "_transport")
+    __slots__ = (
+        "_code",
+        "_heard",
+        "_hold",
+        "_pinged",
+        "_reader",
+        "_server",
+        "_session",
+        "_slowness",
+        "_timer",
+        "_transport",
+    )
 
     def __init__(self, server: SocketServer, transport: asyncio.Transport, owner: str) -> None:
         self._server = server
@@ -51,6 +62,7 @@ class WebSocket(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._heard = True
         self._pinged = False
+        self._slowness = Slowness(server.limits.outbox_bytes_max)
 
     def begin(self, key: str, make: MakeSession, unread: bytes) -> None:
         """Answer the handshake and take the socket over; `unread` came right behind it."""
@@ -75,7 +87,7 @@ class WebSocket(asyncio.Protocol):
             return False
         message = encode_message(frame)
         waiting = self._transport.get_write_buffer_size()
-        if waiting and waiting + len(message) > self._server.limits.outbox_bytes_max:
+        if self._slowness.is_too_much(waiting, len(message)):
             self.close(CloseCode.TRY_AGAIN_LATER, "too slow")
             return False
         self._transport.write(message)
