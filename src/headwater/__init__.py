@@ -80,6 +80,7 @@ from headwater.errors import (
 )
 from headwater.log.job_operations import NewJob
 from headwater.model.document import Document
+from headwater.model.document_rules import DocumentRule
 from headwater.model.queue import QueueOptions
 from headwater.services.consumption import Consumption
 from headwater.services.database import Database
@@ -108,6 +109,7 @@ __all__ = [
     "DocumentError",
     "DocumentExists",
     "DocumentMissing",
+    "DocumentRule",
     "Durability",
     "EncryptionKeyMissing",
     "FilterTooLarge",

@@ -165,6 +165,20 @@ async def test_an_index_that_cannot_be_is_refused_and_one_that_is_can_be_dropped
         await interface.collection("_queues").index("records")
 
 
+# ── access rules ──
+
+
+async def test_access_rules_are_values_or_mappings(interface: Interface) -> None:
+    rule = headwater.DocumentRule(pattern="notes", read="owner == auth.sub")
+    assert await interface.set_document_rules([rule, {"pattern": "others", "create": "true"}]) == 2
+    assert await interface.document_rules() == [rule, headwater.DocumentRule(pattern="others", create="true")]
+    for wrong in ({"pattern": "notes", "reads": "true"}, {"read": "true"}, {"pattern": "notes", "read": True}, "notes"):
+        with pytest.raises(InvalidOption, match="access rule"):
+            await interface.set_document_rules([wrong])  # type: ignore[list-item]
+    with pytest.raises(InvalidFilter):
+        await interface.set_document_rules([{"pattern": "notes", "read": "owner =="}])
+
+
 # ── transactions ──
 
 

@@ -1,6 +1,6 @@
 """A database (tenant) of an open store: its queues, by name and together, and its jobs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from headwater.log.operations import DeleteGroup
 from headwater.model.document_rules import DocumentRule
 from headwater.model.names import GROUP_DEFAULT, check_name
 from headwater.services.checks import check_durability, check_limit, check_list, check_said_name, check_text
+from headwater.services.document_checks import as_rules
 from headwater.services.documents import Collection
 from headwater.services.job_verbs import JobVerbs
 from headwater.services.jobs import Jobs
@@ -66,12 +67,13 @@ class Database:
         return await self.queues_service.store.ask(ListDocumentRules(self.name))
 
     @verb
-    async def set_document_rules(self, rules: Sequence[DocumentRule]) -> int:
+    async def set_document_rules(self, rules: Sequence[DocumentRule | Mapping[str, str]]) -> int:
         """Have these access rules and no others; how many there are then.
 
-        >>> await hw.set_document_rules([DocumentRule(pattern="notes", read="owner == auth.sub")])
+        >>> await hw.set_document_rules([headwater.DocumentRule(pattern="notes", read="owner == auth.sub")])
+        >>> await hw.set_document_rules([{"pattern": "notes", "read": "owner == auth.sub"}])
         """
-        return (await self.queues_service.run(SetDocumentRules(database=self.name, rules=tuple(rules)))).count
+        return (await self.queues_service.run(SetDocumentRules(database=self.name, rules=as_rules(rules)))).count
 
     @verb
     async def push_all(

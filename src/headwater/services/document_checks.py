@@ -149,6 +149,20 @@ def check_rules(operation: SetDocumentRules, config: Config) -> Changes:
     return {}
 
 
+def as_rules(given: object) -> tuple[DocumentRule, ...]:
+    """Access rules as people hand them in: `DocumentRule`, or mappings with the same names, as in a file of rules."""
+    return tuple(map(_as_rule, check_list("rules", given)))
+
+
+def _as_rule(given: object) -> DocumentRule:
+    try:
+        return given if isinstance(given, DocumentRule) else msgspec.convert(given, DocumentRule)
+    except msgspec.ValidationError as error:
+        raise InvalidOption(
+            f"an access rule has a pattern, and conditions for {', '.join(ACTIONS)}: {error}; got {given!r:.80}"
+        ) from error
+
+
 def _check_rule(pattern: str, action: str, condition: str) -> None:
     try:
         if condition:

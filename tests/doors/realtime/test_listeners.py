@@ -218,9 +218,9 @@ def test_one_commit_lets_nobody_go_who_reads(open_door: LiveDoor, count: int, si
         guest.ask("subscribe", query={"collection": "notes"}, includeData=True)
         for _ in range(2):
             run(open_door, write_together(open_door, count, size))
-            for _ in range(count):
-                heard.until("event")
-                guest.until("event")
+            for number in range(count):
+                assert heard.until("event")["delta"]["id"] == f"n{number}"
+                assert guest.until("event")["delta"]["doc"]["path"] == f"notes/n{number}"
 
 
 def test_a_client_that_takes_nothing_is_let_go_once_that_lasts() -> None:
