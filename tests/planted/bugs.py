@@ -2350,8 +2350,8 @@ BUGS = [
         (
             Edit(
                 "headwater/services/room_requests.py",
-                "if check_type(type) == CURSOR:",
-                'if check_type(type) == "":',
+                "    if type == CURSOR:",
+                '    if type == "":',
             ),
         ),
         ("tests/services/test_room_cursors.py",),

@@ -19,8 +19,13 @@ def check_type(type: str) -> str:
 
 
 def check_kept_type(type: str) -> str:
-    """Raises when messages of this type cannot be kept, or passed on as they are."""
-    if check_type(type) == CURSOR:
+    """Raises when nobody may send messages of this type where they are kept, or passed on as they are."""
+    return check_no_cursor(check_type(type))
+
+
+def check_no_cursor(type: str) -> str:
+    """Raises for the one type that is gathered, and never kept."""
+    if type == CURSOR:
         raise InvalidOption(
             "cursors are passed on in batches and never kept: send them over a WebSocket, or with room.send of a"
             " program that has opened the store, and not in a transaction; send another type here"

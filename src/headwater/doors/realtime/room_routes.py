@@ -14,13 +14,14 @@ from headwater.doors.routes import Route
 from headwater.doors.sessions import Peer
 from headwater.doors.site import Site, check_scope, check_use
 from headwater.doors.wire import Request, Response, json_response
+from headwater.model.names import check_name
 from headwater.model.principal import Scope
 from headwater.model.record import check_ready_json
 from headwater.model.room import MEMBERS_TOLD_MAX, Attendance, Member, RoomMessage, check_since, queue_of
 from headwater.services.checks import check_text
 from headwater.services.room_gathering import NewMessage, Sent
 from headwater.services.room_metrics import RoomMetrics, room_metrics
-from headwater.services.room_requests import check_kept_type
+from headwater.services.room_requests import check_no_cursor
 
 LIMIT_MAX = 1_000
 NO_DATA = msgspec.Raw(b"null")
@@ -61,7 +62,7 @@ async def send(site: Site, request: Request, body: MessageBody, room: str) -> Re
     check_use(request, queue_of(room))
     await check_pushes_taken(site, request)
     check_ready_json(body.data, site.config.record_bytes_max)
-    settings = site.rooms.settings.of(check_kept_type(body.type))
+    settings = site.rooms.settings.of(check_no_cursor(check_name("message type", body.type)))
     message = NewMessage(
         database=request.principal.database,
         room=room,
