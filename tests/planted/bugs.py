@@ -2091,7 +2091,7 @@ BUGS = [
     Bug(
         "wait-outlasts-the-rules",
         "who waits on a log is given documents that new access rules keep from them",
-        (Edit(RECEPTION, ".rules != principal.rules:", ".rules is None:"),),
+        (Edit(RECEPTION, "                require_queue(principal, queue)\n", "                str(queue)\n"),),
         ("tests/doors/realtime/test_listeners.py::test_who_waits_on_a_log_is_not_given_what_new_rules_keep_from_them",),
     ),
     Bug(
@@ -2649,5 +2649,47 @@ BUGS = [
             "tests/contracts/test_retention.py::"
             "test_a_record_of_a_clock_that_was_ahead_keeps_nothing_behind_it_from_being_dropped",
         ),
+    ),
+    Bug(
+        "cut-answer-looks-whole",
+        "an answer in pieces that may not go on is ended as if it were whole",
+        (Edit(RECEPTION, "                    raise BrokenOff(why)\n", "                    return\n"),),
+        ("tests/doors/test_answers_broken_off.py",),
+    ),
+    Bug(
+        "system-rows-past-the-rules",
+        "access rules hold for system collections in live queries alone",
+        (
+            Edit(
+                "headwater/services/system_collections.py",
+                " and filters.may_read(permit, row)",
+                " and permit is permit",
+            ),
+        ),
+        ("tests/client/test_ruled_system_collections.py",),
+    ),
+    Bug(
+        "index-that-stays-half-made",
+        "an index that a value is too long for stays, and is never ready",
+        (
+            Edit(
+                "headwater/stores/tables/document_indexes.py",
+                "                    self._take_back(operation.database, row)\n",
+                "",
+            ),
+        ),
+        ("tests/contracts/test_documents.py::test_an_index_that_a_value_is_too_long_for_is_taken_back",),
+    ),
+    Bug(
+        "cursor-before-the-range",
+        "a cursor that lies before what a filter asks for is taken to lie behind it",
+        (
+            Edit(
+                "headwater/stores/tables/document_answers.py",
+                "if not one.is_passed(key, back=plan.back)",
+                "if one.holds(key)",
+            ),
+        ),
+        ("tests/contracts/test_documents.py::test_a_cursor_of_any_query_means_the_same_with_an_index",),
     ),
 ]
