@@ -286,10 +286,8 @@ class Connection(asyncio.Protocol):
             not_delivered(response)
             raise
         except Exception as error:
-            if isinstance(error, BrokenOff):
-                log.info("the answer to request %s is broken off: %s", arrival.request.id, error)
-            else:
-                log.exception("an answer could not be sent")
+            told = log.info if isinstance(error, BrokenOff) else log.exception
+            told("the answer to request %s could not be sent: %s", arrival.request.id, error)
             not_delivered(response)
             self._transport.abort()
             return False
