@@ -13,11 +13,12 @@ from headwater.stores.bucket.looking import Look, Names
 from headwater.stores.bucket.objects import Refused, Unsure
 from headwater.stores.contract import RaceLost
 from headwater.stores.sqlite.frames import PAGE_BYTES, PageChanges
-from tests.stores.bucket.planted import BUGS, VOIDS, planted
+from tests.stores.bucket.planted import BUGS, NEXT_ALONE, VOIDS, planted
 from tests.stores.bucket.simulated_bucket import (
     BASE_ENTRIES,
     FIRST_PAGE,
     KEY,
+    LEASE_SECONDS,
     TRAITS,
     Way,
     World,
@@ -53,7 +54,7 @@ def test_whatever_happens_on_the_way_nothing_is_lost_or_twice(
 
 def test_who_takes_a_store_and_does_not_wait_lets_a_holder_tell_what_is_old() -> None:
     with patch("headwater.stores.bucket.chain_keeper.DRIFT", 0.0), pytest.raises(AssertionError, match="read"):
-        simulate(204, "chain", insists=True)
+        simulate(505, "chain", insists=True)
 
 
 @pytest.mark.parametrize("name", BUGS)
@@ -74,8 +75,9 @@ class Sleeper(Way):
             raise Unsure("it slept") from None
 
 
-def holder(way: Way) -> ChainKeeper:
-    return ChainKeeper(Look(way, Names(KEY)), TRAITS, BucketSettings(lease_seconds=0), lambda: 0.0)
+def holder(way: Way, lease_seconds: float = 0.0) -> ChainKeeper:
+    now = asyncio.get_running_loop().time
+    return ChainKeeper(Look(way, Names(KEY)), TRAITS, BucketSettings(lease_seconds=lease_seconds), now)
 
 
 def one_page(number: int) -> PageChanges:
@@ -114,6 +116,54 @@ def test_a_sleeper_never_finds_the_place_of_a_void_entry_free() -> None:
 def test_a_collector_of_void_entries_would_let_it_answer_what_is_lost() -> None:
     with patch(*VOIDS):
         assert run_virtually(sleep_over_a_void)
+
+
+class Upstream(Way):
+    """What is sent waits until it may go; what is asked does not."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.free = asyncio.Event()
+        self.free.set()
+
+    async def create(self, key: str, data: bytes) -> str:
+        await self.free.wait()
+        return await super().create(key, data)
+
+
+async def ask_beside_a_beat() -> bool:
+    """Whether a holder takes the store for its own while a sign of life of its own is on the way, and others have taken
+    over where that would lie, and have collected what they wrote behind it."""
+    world = World(random.Random(0))
+    world.be_kind()
+    upstream = Upstream(world)
+    first, second = holder(upstream, LEASE_SECONDS), holder(Way(world), LEASE_SECONDS)
+    await first.take_over()
+    await first.send(one_page(1))
+    upstream.free.clear()
+    await asyncio.sleep(LEASE_SECONDS)
+    assert first.is_sending
+    await second.take_over()
+    for number in range(4 * BASE_ENTRIES):
+        await second.send(one_page(number))
+    await asyncio.sleep(1)
+    assert len(world.bases) > 2
+    confirmed = first.confirm()
+    assert confirmed is not None
+    try:
+        await confirmed
+    except RaceLost:
+        return False
+    return True
+
+
+def test_a_holder_with_a_sign_of_life_on_its_way_notices_that_others_have_taken_over() -> None:
+    assert not run_virtually(ask_beside_a_beat)
+
+
+def test_a_look_at_the_next_position_alone_would_not_tell() -> None:
+    with patch(*NEXT_ALONE):
+        assert run_virtually(ask_beside_a_beat)
 
 
 @pytest.mark.parametrize("seed", sorted({seed for _, _, seed in BUGS.values()}))

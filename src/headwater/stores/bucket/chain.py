@@ -248,12 +248,13 @@ class Chain:
         await end_all(tasks)
 
     async def is_ours(self) -> bool:
-        """Whether nobody else had taken the log over at some time since the call."""
-        epoch, position = self.epoch, self.next
-        entry = await self._look.entry(position)
-        if self.deposed or self.epoch != epoch:
-            return not self.deposed
-        if entry is not None and entry.header.epoch != epoch:
+        """Whether nobody else had taken the log over at some time since the call. Whoever had, began at one of the
+        positions where nothing of ours is known to have landed: all of them are looked at, for what lies behind that
+        beginning may have been collected."""
+        epoch = self.epoch
+        positions = range(self.next - self.in_flight, self.next + 1)
+        entries = await asyncio.gather(*(self._look.entry(position) for position in positions))
+        if self.epoch == epoch and any(entry is not None and entry.header.epoch != epoch for entry in entries):
             self.deposed = True
         return not self.deposed
 
