@@ -140,12 +140,11 @@ async def test_a_server_that_is_away_is_an_error_and_then_is_not(log: Log, crash
 
 
 def cut_all(server: Server) -> int:
-    """End all connections to a server but one's own; how many there were."""
+    """End all connections to a server but one's own, and see them gone; how many there were."""
+    others = "pid <> pg_backend_pid() AND backend_type = 'client backend'"
     with server.connect() as own:
-        rows = own.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
-        ).fetchall()
+        own.autocommit = True
+        rows = own.execute(f"SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity WHERE {others}").fetchall()
     return len(rows)
 
 

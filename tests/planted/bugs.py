@@ -33,6 +33,7 @@ MOVING = "tests/scenarios/test_moving_a_used_store.py"
 LOST_BUCKETS = "tests/faults/test_lost_buckets.py"
 STUCK_BUCKETS = "tests/scenarios/test_stuck_buckets.py"
 POSTGRES_COMMITS = "headwater/stores/postgres/commit_connection.py"
+POSTGRES_GUARD = "headwater/stores/postgres/sql/commits.sql"
 POSTGRES_HELD = "tests/stores/test_postgres_long_transactions.py"
 RETENTION = "headwater/stores/tables/retention.py"
 CATALOG = "headwater/stores/tables/catalog.py"
@@ -1780,8 +1781,20 @@ BUGS = [
     Bug(
         "postgres-trusts-that-it-is-alone",
         "a push in one round trip is not refused when another process has committed since",
-        (Edit(POSTGRES_COMMITS, "guard, *rest]", "*rest]"),),
+        (Edit(POSTGRES_COMMITS, "(self.sql.refuse_overtaken, (self._version,)), *rest]", "*rest]"),),
         ("tests/stores/test_postgres.py::test_a_push_that_was_overtaken_is_decided_anew",),
+    ),
+    Bug(
+        "postgres-appends-whatever-was-changed",
+        "a push behind those of others goes by options and names that another process has changed since",
+        (Edit(POSTGRES_GUARD, "'catalog_version'), 0) = $1", "'catalog_version'), 0) >= $1"),),
+        ("tests/stores/test_postgres_appends.py::test_options_that_another_process_has_changed_hold",),
+    ),
+    Bug(
+        "postgres-appends-and-wakes-nobody",
+        "a push behind those of others leaves groups asleep that had caught up",
+        (Edit("headwater/stores/postgres/appends.py", "[*appends, *wakes.values()]", "appends"),),
+        ("tests/stores/test_postgres_appends.py::test_a_group_that_had_caught_up_is_woken",),
     ),
     Bug(
         "postgres-believes-what-it-read-too-early",

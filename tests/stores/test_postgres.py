@@ -229,9 +229,9 @@ async def trips(log: Log, *operations: Operation) -> int:
     return store.round_trips - before
 
 
-async def test_a_push_is_two_round_trips(log: Log) -> None:
-    await log.push(0, partition="p")
-    assert await trips(log, push(1, partition="p")) == 2
+async def test_a_push_with_a_transaction_id_is_two_round_trips(log: Log) -> None:
+    await log.push(0, partition="p", ids=["0"])
+    assert await trips(log, push(1, partition="p", ids=["1"])) == 2
 
 
 @pytest.fixture
@@ -250,12 +250,12 @@ async def test_pushes_are_one_round_trip_each_while_nobody_else_commits(log: Log
     assert payloads(await other.take(10, partition="q")) == [4, 5]
 
 
-async def test_who_is_seldom_alone_takes_two_round_trips(log: Log, other: Log) -> None:
-    for _ in range(3):
+async def test_who_is_seldom_alone_takes_two_round_trips_for_what_is_to_be_decided(log: Log, other: Log) -> None:
+    for turn in range(3):
         for value in range(20):
             await log.push(value, partition="p")
         await other.push("theirs", partition="p")
-        assert await trips(log, push("ours", partition="p")) == 2
+        assert await trips(log, push("ours", partition="p", key=f"{turn}")) == 2
 
 
 @pytest.mark.usefixtures("soon_alone")

@@ -5,7 +5,8 @@
     round trip 2    the writes and COMMIT; right behind them the barrier
 
 A commit that needs no reads, as most pushes, is decided by what is remembered while nobody else commits: it goes in
-one round trip then. The server refuses it under the lock if somebody has (`Overtaken`), and it is decided anew.
+one round trip then. The server refuses it under the lock if somebody has (`Overtaken`), and it is decided anew. Where
+others do commit, pushes of which nothing has to be decided go in one round trip too (`appends.py`).
 
 A read that was not foreseen sends the writes that wait and itself, in one more round trip, and so sees them. What was
 read ahead is not believed any more once this commit has written to a table that it came from.
@@ -36,6 +37,8 @@ _OVERTAKEN = "22012"
 _writing = re.compile(r"\s*(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|CALL)\s+(\w+)")
 # So many segments the statements that list them bring at a time.
 _LISTED = 64
+# Who waits for its answers sends nothing that cannot be taken back after so long.
+_QUIET_SECONDS = 10.0
 # These steer the transaction and answer nothing.
 _STEERING = ("SAVEPOINT", "ROLLBACK TO", "RELEASE")
 
@@ -57,7 +60,7 @@ def kind_of(statement: str) -> Kind:
 
 
 class Overtaken(Exception):
-    """Somebody else has committed since what this commit was decided by: nothing of it was done."""
+    """It is not as it was when this commit was decided or planned: nothing of it was done."""
 
 
 class CommitConnection:
@@ -80,6 +83,8 @@ class CommitConnection:
         # How often this process has raised the version: what else it rose by is others' doing.
         self.raised = 0
         self.trips = 0
+        # The newest version that was seen; what the writer knows may be as of an older one.
+        self.newest = -1
         # What the server's clock showed when the lock was taken last.
         self.server_time = 0
 
@@ -222,7 +227,7 @@ class CommitConnection:
     def use(self, pipe: Pipe) -> None:
         """Go on through another connection to the server."""
         self._pipe = pipe
-        self._version = -1
+        self._version = self.newest = -1
 
     def begin(self, foreseen: Foreseen, known: int) -> None:
         """Take the append lock, and read what the commit will need; what others changed only if the version is not the
@@ -238,7 +243,7 @@ class CommitConnection:
 
     def begin_unopened(self, foreseen: Foreseen) -> bool:
         """Begin without taking the lock, if the commit is known to need no reads and the server is there."""
-        if foreseen.needs_reads or not self._open_pipe().is_there():
+        if foreseen.needs_reads or not self.is_there():
             return False
         self._held = []
         self._before_writes = []
@@ -255,6 +260,7 @@ class CommitConnection:
         self.trips += 1
         answers = self._open_pipe().run([*opening, *requests])
         ((self._version, self.server_time, *changes),) = answers[_OPENING - 1].rows
+        self.newest = self._version
         if self._version != known:
             if was_unopened:
                 raise Overtaken
@@ -267,17 +273,37 @@ class CommitConnection:
 
     def commit(self, *, barrier: bool) -> None:
         """Send what waits, and COMMIT. The barrier is sent behind it, and its answer is not waited for here."""
-        pipe = self._open_pipe()
         raised = self._wrote
         rest = [*self._held, *([(self.sql.raise_version, ())] if raised else [])]
-        if self._unopened:
-            guard = (self.sql.refuse_overtaken, (self._version,))
-            rest = [*self._taking_lock(), guard, *rest]
-            self._in_transaction = True
-        unopened, self._unopened = self._unopened, False
+        guarded, self._unopened = self._unopened, False
+        if guarded:
+            rest = [*self._taking_lock(), (self.sql.refuse_overtaken, (self._version,)), *rest]
         self._held = []
+        answers = self._finish(rest, barrier=barrier, guarded=guarded)
+        if raised:
+            self._version = self.newest = answers[-2].rows[0][0]
+            self.raised += 1
+
+    def append(self, guard: Request, requests: Sequence[Request]) -> list[PipelineResult]:
+        """Take the lock, run these, and COMMIT, all in one round trip: what each came to. `Overtaken` when the guard
+        fails. What the writer knows is older afterwards than what there is."""
+        rest = [*self._taking_lock(), guard, *requests, (self.sql.raise_version, ())]
+        answers = self._finish(rest, barrier=True, guarded=True)
+        self.newest = answers[-2].rows[0][0]
+        self.raised += 1
+        return answers[_OPENING:-2]
+
+    def is_there(self) -> bool:
+        """Whether the server is there, as far as can be told without asking it. One that was quiet for long is asked
+        first: something between may have dropped the connection without a word."""
+        pipe = self._open_pipe()
+        return pipe.is_there() and pipe.quiet_seconds < _QUIET_SECONDS
+
+    def _finish(self, requests: Sequence[Request], *, barrier: bool, guarded: bool) -> list[PipelineResult]:
+        pipe = self._open_pipe()
+        self._in_transaction = True
         self.trips += 1
-        pipe.send([*rest, ("COMMIT", ())])
+        pipe.send([*requests, ("COMMIT", ())])
         if barrier:
             pipe.send([(self.sql.barrier, ())])
         try:
@@ -285,13 +311,11 @@ class CommitConnection:
         except ServerError as error:
             if barrier and not pipe.is_lost:
                 _ignore_refused(pipe)
-            if unopened and error.state == _OVERTAKEN:
+            if guarded and error.state == _OVERTAKEN:
                 raise Overtaken from None
             raise
         self._in_transaction = False
-        if raised:
-            self._version = answers[-2].rows[0][0]
-            self.raised += 1
+        return answers
 
     def roll_back(self) -> None:
         """Undo what was sent, and forget what was not."""

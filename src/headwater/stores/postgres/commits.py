@@ -8,6 +8,7 @@ from headwater.config import Config
 from headwater.errors import StoreFailed
 from headwater.log.operations import Commit, Operation
 from headwater.stores.codec import Codec
+from headwater.stores.postgres.appends import Appends
 from headwater.stores.postgres.commit_connection import CommitConnection, Overtaken
 from headwater.stores.postgres.errors import translate, translated, unknown_outcome
 from headwater.stores.postgres.floors import Floors
@@ -42,6 +43,7 @@ class Commits:
         self._writer = Writer(self._connection, config, codec, origin, lose)
         self._writer.jobs.judge_leases_by(steady_of(clock))
         self._foresight = Foresight(self._writer)
+        self._appends = Appends(self._writer, codec, origin)
         self._floors = Floors()
         # What the writer knows is as of a version, unless it had to forget it.
         self._forgot = True
@@ -85,6 +87,9 @@ class Commits:
         """All operations in one transaction; when it raises, none of them took effect."""
         self._finish_barrier()
         try:
+            appended = self._append(operations, now)
+            if appended is not None:
+                return appended
             try:
                 return self._commit(operations, now)
             except Overtaken:
@@ -93,6 +98,28 @@ class Commits:
             return self._commit(operations, now)
         except ServerError as error:
             raise translate(error, "committing") from error
+
+    def _append(self, operations: Sequence[Operation], now: Timestamp) -> Commit | None:
+        """Pushes that go behind whatever is there, in one round trip, also where others push; None when these do not.
+        Who is alone remembers where that is, and has it as quickly."""
+        self._connect()
+        if self._forgot or self._alone >= ALONE_AFTER or not self._knows_time():
+            return None
+        plan = self._appends.plan(operations, now)
+        if plan is None or not self._connection.is_there():
+            return None
+        newest = self._connection.newest
+        try:
+            answers = self._connection.append(plan.guard, plan.requests)
+        except Overtaken:
+            self._connection.roll_back()
+            return None
+        except BaseException as error:
+            self._give_up(error)
+            raise
+        self._barrier_sent = True
+        self._count_alone(self._connection.newest == newest + 1)
+        return self._appends.commit(plan, answers, now)
 
     def _commit(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
         try:
@@ -111,10 +138,11 @@ class Commits:
         known = -1 if self._forgot else self._connection.version()
         try:
             foreseen = self._foresight.look_ahead(operations, now)
-            is_alone = known >= 0 and self._alone >= ALONE_AFTER and self._knows_time()
+            newest = self._connection.newest
+            is_alone = known >= 0 and known == newest and self._alone >= ALONE_AFTER and self._knows_time()
             if not (is_alone and self._connection.begin_unopened(foreseen)):
                 self._begin(foreseen, known)
-                self._alone = self._alone + 1 if self._connection.version() == known else 0
+                self._count_alone(self._connection.newest == newest)
             if self._shared_clock is not None and abs(self._apart() - before) > APART_MAX:
                 self._undo()
                 return self._decide(operations, self._shared_clock.now())
@@ -123,6 +151,9 @@ class Commits:
         except BaseException:
             self._undo()
             raise
+
+    def _count_alone(self, is_alone: bool) -> None:
+        self._alone = self._alone + 1 if is_alone else 0
 
     def _knows_time(self) -> bool:
         return self._shared_clock is None or self._shared_clock.heard_lately(HEARD_SECONDS)
@@ -143,15 +174,19 @@ class Commits:
         try:
             self._connection.commit(barrier=commit.wrote)
         except BaseException as error:
-            self._undo()
-            if isinstance(error, ConnectionLost):
-                raise unknown_outcome(error) from error
+            self._give_up(error)
             raise
         self._barrier_sent = commit.wrote
         if self._connection.raised_floors:
             self._floors.raised()
         self._writer.committed()
         self._forgot = False
+
+    def _give_up(self, error: BaseException) -> None:
+        """A commit that was sent failed: where the connection went with it, nobody knows."""
+        self._undo()
+        if isinstance(error, ConnectionLost):
+            raise unknown_outcome(error) from error
 
     def _undo(self) -> None:
         self._writer.forget()

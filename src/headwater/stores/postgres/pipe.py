@@ -10,6 +10,7 @@ Who calls waits: a pipe belongs to one thread at a time, never to the one of an 
 """
 
 import select
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -81,6 +82,7 @@ class Pipe:
         self._batches: deque[_Batch] = deque()
         self._load = Transformer()
         self._is_lost = False
+        self._heard_at = time.monotonic()
         for text in settings:
             self.run_script(text)
         self._connection.nonblocking = 1
@@ -97,6 +99,11 @@ class Pipe:
     def waits(self) -> bool:
         """Whether something that was sent is not answered yet."""
         return bool(self._batches)
+
+    @property
+    def quiet_seconds(self) -> float:
+        """How long ago the server has answered something."""
+        return time.monotonic() - self._heard_at
 
     @property
     def server_version(self) -> int:
@@ -117,7 +124,8 @@ class Pipe:
         """Whether the server has not hung up, as far as can be told without asking it."""
         if self._is_lost or self._batches:
             return not self._is_lost
-        if self._poll.poll(0):
+        # Until there is no more: who hangs up says so first.
+        while not self._is_lost and self._poll.poll(0):
             try:
                 self._connection.consume_input()
             except psycopg.OperationalError as error:
@@ -165,6 +173,7 @@ class Pipe:
         except psycopg.OperationalError as error:
             raise self._lose(str(error)) from error
         self._batches.popleft()
+        self._heard_at = time.monotonic()
         self._prepared.difference_update(batch.preparing)
         if batch.error is not None:
             raise batch.error

@@ -39,6 +39,11 @@ class Identity(Subject):
         """What applies each of its operations."""
         return {RenewIdentity: self.renew}
 
+    @property
+    def known(self) -> list[str]:
+        """The identities that this store may have."""
+        return sorted(self._known)
+
     def inherit(self, other: "Identity") -> None:
         """Know what another has known: the handle goes on with another connection."""
         self._known |= other._known

@@ -5,69 +5,41 @@ a commit writes no more rows than the queue has lanes. `model/spreading.py` has 
 """
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import cast
-
-import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import HeadwaterError, QueueFull
 from headwater.log.flow_operations import Load
 from headwater.log.operations import Operation, Push, Pushed
 from headwater.log.room_operations import RoomPush
-from headwater.model.names import Offset
+from headwater.model.names import Lsn, Offset
 from headwater.model.record import Record
 from headwater.model.spreading import deal, lane_name, lane_of_id
 from headwater.stores.tables.catalog import Catalog, Partition, Queue
 from headwater.stores.tables.connection import Connection, Number
 from headwater.stores.tables.delayed import NO_OFFSET, Delayed
 from headwater.stores.tables.segments import Segments
+from headwater.stores.tables.stacks import (
+    NOTHING_FOUND,
+    Found,
+    Results,
+    Share,
+    Stack,
+    Stacks,
+    answer,
+    answers_of,
+    cut,
+    put_on,
+    tell,
+)
 from headwater.stores.tables.subject import Handlers, Phase, Read, Seen, Subject, Together
 
 TURNS_MAX = 10_000
 
 
 _transaction_id = operator.attrgetter("transaction_id")
-
-
-class Share(msgspec.Struct, frozen=True, gc=False):
-    """Records of one push that go to one partition: the `members` by index, or all of them."""
-
-    push: int
-    records: Sequence[Record]
-    members: list[int] = []
-
-
-class Found(msgspec.Struct, frozen=True, gc=False):
-    """Duplicates among some records, by index: their offsets, and when those are due that are still to come."""
-
-    offsets: dict[int, Offset]
-    due: dict[int, Timestamp]
-
-    def between(self, begin: int, end: int) -> "Found":
-        """Those of the records from `begin` to before `end`, counted from there."""
-        return Found(
-            {place - begin: offset for place, offset in self.offsets.items() if begin <= place < end},
-            {place - begin: due for place, due in self.due.items() if begin <= place < end},
-        )
-
-
-NOTHING_FOUND = Found({}, {})
-
-
-class Stack(msgspec.Struct, frozen=True):
-    """What becomes one segment."""
-
-    partition: Partition
-    ttl_seconds: float | None
-    shares: list[Share]
-
-
-# By partition, time to live, and whether the partition was chosen here: a push by name fails without those.
-Stacks = dict[tuple[int, float | None, bool], Stack]
-# What became of each push so far: of one that was spread over lanes, what became of its records on each of them.
-Results = list["Pushed | list[Pushed] | HeadwaterError | None"]
 
 
 class Pushes(Subject):
@@ -143,6 +115,18 @@ class Pushes(Subject):
         if len(pushes) == 1 and pushes[0].partition and not pushes[0].delay_seconds:
             return [self._push_alone(pushes[0], now)]
         results: Results = [None] * len(pushes)
+        stacks, later = self._arrange(pushes, results, now)
+        for stack in stacks.values():
+            self._append(stack, results, now)
+        self._segments.write()
+        for queue, index in later:
+            self._delay(queue, pushes, index, results, now)
+        return answers_of(results)
+
+    def _arrange(
+        self, pushes: Sequence[Push], results: Results, now: Timestamp
+    ) -> tuple[Stacks, list[tuple[Queue, int]]]:
+        """What each partition gets of these pushes, and which of them are for later; what fails is told at once."""
         self._placed.clear()
         stacks: Stacks = {}
         loose: dict[tuple[int, float | None, int], tuple[Queue, list[int]]] = {}
@@ -165,16 +149,10 @@ class Pushes(Subject):
             except HeadwaterError as error:
                 results[index] = error
                 continue
-            _stack(stacks, partition, push.ttl_seconds, Share(index, push.records), chosen=False)
+            put_on(stacks, partition, push.ttl_seconds, Share(index, push.records), chosen=False)
         for queue, indexes in loose.values():
             self._spread(queue, pushes, indexes, stacks, results, now)
-        for stack in stacks.values():
-            self._append(stack, results, now)
-        self._segments.write()
-        for queue, index in later:
-            self._delay(queue, pushes, index, results, now)
-        answers = [_joined(result) if type(result) is list else result for result in results]
-        return cast("list[Pushed | HeadwaterError]", answers)
+        return stacks, later
 
     def _push_alone(self, push: Push, now: Timestamp) -> Pushed | HeadwaterError:
         """The one push of a commit, to a partition that it names: there is nobody to share a segment with."""
@@ -246,6 +224,38 @@ class Pushes(Subject):
         self._waiting[queue.id] = waiting + count
         self._placed[queue.id] = placed + count
 
+    # ── without a look at the log ──
+
+    def arrange_plain(self, operations: Sequence[Operation], now: Timestamp) -> list[Stack] | None:
+        """What each partition gets of operations that are pushes of which nothing has to be read or made: they go to
+        partitions that are known, behind whatever is there. None when there is anything else among them."""
+        pushes = [operation for operation in operations if isinstance(operation, Push) and self._is_plain(operation)]
+        if len(pushes) < len(operations):
+            return None
+        stacks, _ = self._arrange(pushes, [None] * len(pushes), now)
+        return list(stacks.values())
+
+    def _is_plain(self, push: Push) -> bool:
+        if push.key or push.delay_seconds or not push.records or any(map(_transaction_id, push.records)):
+            return False
+        queue = self._catalog.known_queue(push.database, push.queue)
+        if queue is None or queue.options.size_max or queue.options.encrypted:
+            return False
+        if push.partition:
+            return self._catalog.known_partition(queue, push.partition) is not None
+        names = [lane_name(lane, push.priority) for lane in range(queue.options.lanes)]
+        is_known = all(self._catalog.known_partition(queue, name) is not None for name in names)
+        return is_known and (queue.id, push.priority) in self._turns
+
+    @staticmethod
+    def answer_plain(stacks: Sequence[Stack], places: Sequence[tuple[Offset, Lsn]], now: Timestamp) -> list[Pushed]:
+        """Where the records of such pushes are, as each stack got its place: the offset of its first record, and the
+        LSN of its last segment."""
+        results: Results = [None] * (1 + max(share.push for stack in stacks for share in stack.shares))
+        for stack, (offset, lsn) in zip(stacks, places, strict=True):
+            tell(stack, results, offset, NOTHING_FOUND, lsn, now)
+        return cast("list[Pushed]", answers_of(results))
+
     # ── lanes ──
 
     def _spread(
@@ -271,16 +281,16 @@ class Pushes(Subject):
                 results[index] = error
                 continue
             for partition, share in shares:
-                _stack(stacks, partition, pushes[index].ttl_seconds, share)
+                put_on(stacks, partition, pushes[index].ttl_seconds, share)
         total = sum([len(records) for _, records in plain])
         if not total:
             return
         chunks = deal(total, lanes, self._turn(queue, priority, min(total, lanes)))
         ttl_seconds = pushes[indexes[0]].ttl_seconds
-        for lane, share in _cut(plain, chunks):
+        for lane, share in cut(plain, chunks):
             name = lane_name(lane, priority)
             known = self._catalog.find_partition(queue, name)
-            _stack(stacks, known or self._catalog.make_partition(queue, name, now), ttl_seconds, share)
+            put_on(stacks, known or self._catalog.make_partition(queue, name, now), ttl_seconds, share)
 
     def _shares_by_id(
         self, queue: Queue, priority: int, index: int, records: Sequence[Record], now: Timestamp
@@ -340,7 +350,7 @@ class Pushes(Subject):
             except HeadwaterError as error:
                 results[index] = error
                 return
-            _stack(stacks, partition, push.ttl_seconds, Share(index, push.records))
+            put_on(stacks, partition, push.ttl_seconds, Share(index, push.records))
         else:
             self._spread(queue, pushes, [index], stacks, results, now)
         due_at = Timestamp(now + int(push.delay_seconds * SECOND))
@@ -361,7 +371,7 @@ class Pushes(Subject):
                 due = {place: found.due.get(place, due_at) for place, offset in own.items() if offset == NO_OFFSET}
                 lsn = self._segments.last_lsn
                 place = (partition.id, NO_OFFSET, len(fresh), lsn, now, own, partition.name, due_at)
-                _answer(results, index, Pushed(*place, share.members, due=due))
+                answer(results, index, Pushed(*place, share.members, due=due))
 
     def _duplicates(self, partition: Partition, records: Sequence[Record], now: Timestamp) -> "Found":
         """Which of the records (by index) are in the log, or are still to come. Only what has an id can be."""
@@ -388,80 +398,10 @@ class Pushes(Subject):
 
     def _append(self, stack: Stack, results: Results, now: Timestamp) -> None:
         """One segment for all these records; each push gets its own offsets."""
-        partition, shares = stack.partition, stack.shares
-        records = shares[0].records if len(shares) == 1 else [record for share in shares for record in share.records]
         try:
-            offset, found = self._add(partition, records, stack.ttl_seconds, now)
+            offset, found = self._add(stack.partition, stack.records, stack.ttl_seconds, now)
         except HeadwaterError as error:
-            for share in shares:
+            for share in stack.shares:
                 results[share.push] = error
             return
-        begin = 0
-        number, name, lsn = partition.id, partition.name, self._segments.last_lsn
-        for share in shares:
-            size = len(share.records)
-            own = found.between(begin, begin + size) if found.offsets else NOTHING_FOUND
-            count = size - len(own.offsets)
-            place = (number, offset, count, lsn, now, own.offsets, name, None, share.members)
-            _answer(results, share.push, Pushed(*place, due=own.due))
-            offset = Offset(offset + count)
-            begin += size
-
-
-def _cut(
-    pushes: Iterable[tuple[int, Sequence[Record]]], chunks: Iterable[tuple[int, int, int]]
-) -> Iterator[tuple[int, Share]]:
-    """The records of all pushes in a row, cut into chunks: which lane gets which of which push."""
-    dealt = iter(chunks)
-    lane, _, end = next(dealt)
-    first = 0
-    for index, records in pushes:
-        size = len(records)
-        begin = 0
-        while begin < size:
-            if first + begin >= end:
-                lane, _, end = next(dealt)
-            stop = end - first
-            if begin == 0 and stop >= size:
-                yield lane, Share(index, records)
-                break
-            stop = min(stop, size)
-            yield lane, Share(index, records[begin:stop], list(range(begin, stop)))
-            begin = stop
-        first += size
-
-
-def _stack(
-    stacks: Stacks, partition: Partition, ttl_seconds: float | None, share: Share, *, chosen: bool = True
-) -> None:
-    key = (partition.id, ttl_seconds, chosen)
-    stack = stacks.get(key)
-    if stack is None:
-        stack = stacks[key] = Stack(partition, ttl_seconds, [])
-    stack.shares.append(share)
-
-
-def _answer(results: Results, index: int, pushed: Pushed) -> None:
-    """Note what became of a push, or of those of its records that went to one lane; an error holds for all."""
-    before = results[index]
-    if before is None:
-        results[index] = [pushed] if pushed.members else pushed
-    elif type(before) is list:
-        before.append(pushed)
-
-
-def _joined(parts: list[Pushed]) -> Pushed:
-    """The answer to a push whose records went to several lanes."""
-    first = parts[0]
-    return Pushed(
-        partition_id=first.partition_id,
-        first_offset=first.first_offset,
-        count=sum([part.count for part in parts]),
-        lsn=max([part.lsn for part in parts]),
-        written_at=first.written_at,
-        duplicates={part.members[place]: offset for part in parts for place, offset in part.duplicates.items()},
-        partition=first.partition,
-        due_at=first.due_at,
-        parts=parts,
-        due={part.members[place]: due for part in parts for place, due in part.due.items()},
-    )
+        tell(stack, results, offset, found, self._segments.last_lsn, now)

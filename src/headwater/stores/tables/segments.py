@@ -18,6 +18,7 @@ from headwater.log.operations import Operation, Touch
 from headwater.model.added import Added
 from headwater.model.deduplication import RecentIds
 from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.model.queue import QueueOptions
 from headwater.model.record import Record, encode_records, split_records, transaction_ids
 from headwater.stores.codec import Codec
 from headwater.stores.tables.catalog import Partition
@@ -199,9 +200,8 @@ class Segments(Subject):
         if options.encrypted:
             self._key.check(options)
         first = end = self.end(number)
-        expires_at = None if ttl_seconds is None else now + int(ttl_seconds * SECOND)
-        whole = encode_records(records)
-        for body, count in [(whole, len(records))] if len(whole) <= SEGMENT_BYTES_MAX else _bodies(records, whole):
+        expires_at = expiry(now, ttl_seconds)
+        for body, count in bodies_of(records):
             codec, kept = self._codec.pack(body, options, (number, end))
             lsn = self.last_lsn = Lsn(self.last_lsn + 1)
             self._staged.append((lsn, number, end, count, now, expires_at, self._origin, codec, crc32(kept), kept))
@@ -210,8 +210,7 @@ class Segments(Subject):
             end = Offset(end + count)
         self._ends[number] = end
         if number not in self._no_idle:
-            ready_at = now + int(max(options.delay_seconds, options.window_seconds) * SECOND)
-            self._waking.append((ready_at, number))
+            self._waking.append((waking_time(options, now), number))
             self._no_idle.add(number)
         return first
 
@@ -455,6 +454,22 @@ def _lsn_between(connection: Connection, time: Timestamp, low: int, high: int) -
         else:
             low = row[0]
     return low
+
+
+def expiry(now: Timestamp, ttl_seconds: float | None) -> int | None:
+    """When records that are written now expire, if ever."""
+    return None if ttl_seconds is None else now + int(ttl_seconds * SECOND)
+
+
+def waking_time(options: QueueOptions, now: Timestamp) -> int:
+    """When groups that were caught up may read what is written now."""
+    return now + int(max(options.delay_seconds, options.window_seconds) * SECOND)
+
+
+def bodies_of(records: Sequence[Record]) -> list[tuple[bytes, int]]:
+    """What segments hold of these records, and how many each: one, unless that would be too large."""
+    whole = encode_records(records)
+    return [(whole, len(records))] if len(whole) <= SEGMENT_BYTES_MAX else list(_bodies(records, whole))
 
 
 def _bodies(records: Sequence[Record], body: bytes) -> Iterator[tuple[bytes, int]]:

@@ -51,7 +51,7 @@ class Subjects:
         segments = self.segments = Segments(connection, codec, origin, config.deduplication_ids_max)
         self.clock_jumps = ClockJumps(connection, segments, set_back)
         delayed = Delayed(connection, codec, catalog, segments)
-        pushes = Pushes(connection, catalog, segments, delayed)
+        pushes = self.pushes = Pushes(connection, catalog, segments, delayed)
         letters = DeadLetters(connection, codec, catalog, segments, pushes)
         cursors = self.cursors = Cursors(connection, catalog, segments, letters)
         pops = Pops(connection, catalog, segments, cursors, delayed)

@@ -42,6 +42,7 @@ class Writer:
         subjects = Subjects(connection, config, codec, origin, lose, self._clock_set_back)
         self.catalog = subjects.catalog
         self.segments = subjects.segments
+        self.pushes = subjects.pushes
         self.cursors = subjects.cursors
         self.access_tokens = subjects.access_tokens
         self.jobs = subjects.jobs

@@ -18,6 +18,19 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8;
 -- Fails when somebody has committed since this version.
 SELECT 1 / ((CASE WHEN is_called THEN last_value ELSE 0 END) = $1)::int4 FROM hw_version;
 
+-- name: refuse_unlike
+-- Fails unless names and options are those of a version, the store is one of these, no later time than this was seen, and
+-- nothing is due.
+SELECT 1 / (
+    coalesce((SELECT value::int8 FROM hw_meta WHERE key = 'catalog_version'), 0) = $1
+    AND (SELECT value FROM hw_meta WHERE key = 'identity') = ANY ($2::text[])
+    AND greatest(
+        coalesce((SELECT written_at FROM hw_segments
+                  WHERE lsn > coalesce((SELECT max(lsn) FROM hw_clock_jumps), 0) ORDER BY lsn DESC LIMIT 1), 0),
+        coalesce((SELECT value::int8 FROM hw_meta
+                  WHERE key = 'clock_at/' || coalesce((SELECT max(id) FROM hw_clock_jumps), 0)), 0)) <= $3
+    AND coalesce((SELECT min(due_at) FROM hw_delayed) > $4, true))::int4;
+
 -- name: raise_version
 -- This commit writes.
 SELECT nextval('hw_version');

@@ -10,6 +10,18 @@ INSERT INTO hw_segments
     (lsn, partition_id, first_offset, count, written_at, expires_at, origin, codec, checksum, records)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
 
+-- name: append_segment
+-- The same behind all that is there, of the log and of the partition: where that is.
+INSERT INTO hw_segments
+    (lsn, partition_id, first_offset, count, written_at, expires_at, origin, codec, checksum, records)
+SELECT 1 + greatest(coalesce((SELECT max(lsn) FROM hw_segments), 0),
+                    coalesce((SELECT value::int8 FROM hw_meta WHERE key = 'last_lsn'), 0)),
+    $1::int8,
+    coalesce((SELECT first_offset + count FROM hw_segments WHERE partition_id = $1 ORDER BY first_offset DESC LIMIT 1),
+             (SELECT start_offset FROM hw_partitions WHERE id = $1)),
+    $2, $3, $4, $5, $6, $7, $8
+RETURNING lsn, first_offset;
+
 -- name: wake_idle_cursors
 -- Groups that were caught up have something to read from now on.
 UPDATE hw_cursors SET version = hw_cursors.version + 1, ready_at = $1
