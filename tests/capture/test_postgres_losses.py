@@ -197,15 +197,6 @@ async def test_a_log_that_was_put_back_from_a_copy_is_told(shop: Shop, tmp_path:
             await follow(hw, shop)
 
 
-async def test_a_log_that_knows_nothing_of_a_slot_does_not_take_it(shop: Shop, tmp_path: Path) -> None:
-    async with headwater.open(str(tmp_path / "a.db")) as hw:
-        await follow(hw, shop)
-    async with headwater.open(str(tmp_path / "b.db")) as hw:
-        with pytest.raises(ResyncRequired, match="does not know"):
-            await follow(hw, shop)
-    assert len(shop.slots) == 1
-
-
 async def test_a_slot_that_the_server_gave_up_is_told(hw: headwater.Headwater, shop: Shop) -> None:
     """max_slot_wal_keep_size saves the server's disk; what it costs is said."""
     await follow(hw, shop)

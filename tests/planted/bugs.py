@@ -1538,6 +1538,30 @@ BUGS = [
         ("tests/capture/test_postgres_publication.py",),
     ),
     Bug(
+        "capture-takes-a-neighbours-slot",
+        "names of slots are taken for those of one database, and they hold for the whole server",
+        (
+            Edit(
+                "headwater/capture/postgres_control.py",
+                "if slot is not None and (why := slot.foreign_to()):",
+                'if slot is not None and (why := ""):',
+            ),
+        ),
+        ("tests/capture/test_postgres_neighbours.py",),
+    ),
+    Bug(
+        "capture-begins-anew-in-anothers-slot",
+        "whoever says resync, or drops, means whatever slot bears the name, also one that its log never knew",
+        (
+            Edit(
+                "headwater/capture/follower.py",
+                "    if await source.keeps_place():\n",
+                "    if False:\n",
+            ),
+        ),
+        ("tests/capture/test_postgres_neighbours.py",),
+    ),
+    Bug(
         "capture-pushes-json-unchecked",
         "JSON of a source is taken into a record as it is, though no reader may be able to read it",
         (

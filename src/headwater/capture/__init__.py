@@ -9,14 +9,25 @@
 from typing import TYPE_CHECKING, Any
 
 from headwater.capture.contract import Change, Lag, Source, Taken
-from headwater.capture.follower import Captured, Follower, drop
+from headwater.capture.follower import Captured, Follower, drop, give_up
 from headwater.services.database import Database
 
 if TYPE_CHECKING:
     from headwater.capture.mongodb import MongoCollections
     from headwater.capture.postgres import PostgresTables
 
-__all__ = ["Captured", "Change", "Lag", "MongoCollections", "PostgresTables", "Source", "Taken", "drop", "follow"]
+__all__ = [
+    "Captured",
+    "Change",
+    "Lag",
+    "MongoCollections",
+    "PostgresTables",
+    "Source",
+    "Taken",
+    "drop",
+    "follow",
+    "give_up",
+]
 
 
 async def follow(

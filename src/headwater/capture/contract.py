@@ -76,8 +76,11 @@ class Source(Protocol):
         ...
 
     async def keeps_place(self) -> bool:
-        """Whether the source keeps a place under this name, whoever followed it. Asked before anything is noted of it:
-        raises when there is nothing that could be followed."""
+        """Whether the source keeps a place under this name, whoever followed it."""
+        ...
+
+    async def check(self) -> None:
+        """Raises when there is nothing that could be followed. Asked before anything is noted of it."""
         ...
 
     async def open(self, position: str) -> str:

@@ -26,6 +26,7 @@ from headwater.errors import (
     InvalidPayload,
     ResyncRequired,
     SourceBusy,
+    SourceUnfit,
     TooLarge,
 )
 from headwater.log.operations import Operation, Push, Reach, Transaction
@@ -135,20 +136,29 @@ class Follower:
         self._refuse_another_queue()
         if await self._is_elsewhere():
             self._state = CaptureState()
+        if not _is_followed(self._state):
+            await self._refuse_place()
         try:
             if self._state.copying:
                 # Our own place: nobody else has noted that it begins.
                 await self._begin_anew("the first copy was interrupted")
             elif self._state != CaptureState():
                 await self._resume()
-            elif await self._source.keeps_place():
-                if (await _find_state(self._queues, self._database, self._step))[0] != self._number:
-                    raise SourceBusy(f"another process has just followed {self._source.name} into this log")
-                raise ResyncRequired("the source keeps a place of this name that this log does not know")
             else:
+                await self._source.check()
                 await self._begin()
         except ResyncRequired as error:
             await self._lost(error)
+
+    async def _refuse_place(self) -> None:
+        """A place that this log does not know is another's, which would lose it if this one began anew there."""
+        try:
+            await _refuse_place(self._source)
+        except SourceUnfit as error:
+            if (await _find_state(self._queues, self._database, self._step))[0] != self._number:
+                busy = f"another process has just followed {self._source.name} into this log"
+                raise SourceBusy(busy) from error
+            raise
 
     async def _resume(self) -> None:
         """Go on. What the source has changed for it to go on, tables that joined for one, is noted before it does."""
@@ -303,16 +313,46 @@ class Follower:
             )
 
 
-async def drop(hw: Database, source: Source) -> bool:
-    """Give up what a source keeps for us, and note that it is not followed any more. Whether it ever was, here."""
-    await source.forget()
+async def drop(hw: Database, source: Source, *, of_another_store: bool = False) -> bool:
+    """Give up what a source keeps for us, and note that it is not followed any more. Whether it ever was, here.
+
+    What it keeps under this name for a capture that this store does not know is given up only where that is meant
+    (`of_another_store`): that capture loses its place, if there still is one.
+    """
     step = STEPS + check_name("capture", source.name)
     number, state = await _find_state(hw.queues_service, hw.name, step)
+    await give_up(source, of_another_store=_is_followed(state) or of_another_store)
     if not number:
         return False
     note = CaptureState(state.position, state.copying, dropped=True, queue=state.queue, changes=state.changes)
     await hw.queues_service.run(Reach(database=hw.name, name=step, number=number + 1, note=encode_state(note)))
     return True
+
+
+async def give_up(source: Source, *, of_another_store: bool) -> None:
+    """Where there is no store that could know of it. Raises when the source keeps something under this name, unless
+    it is to go whosever it is."""
+    if of_another_store:
+        await source.forget()
+        return
+    try:
+        await _refuse_place(source)
+    finally:
+        await source.close()
+
+
+async def _refuse_place(source: Source) -> None:
+    """Raises when a source keeps a place under this name; for those whose log does not know of it."""
+    if await source.keeps_place():
+        raise SourceUnfit(
+            f"the source keeps a place for a capture {source.name} that this log does not know: it is another store's, "
+            "or of one that is no more. Take another --name, or give it up (headwater capture drop --of-another-store)"
+        )
+
+
+def _is_followed(state: CaptureState) -> bool:
+    """Whether what the source keeps under this name is kept for this log."""
+    return state != CaptureState() and not state.dropped
 
 
 async def _find_state(queues: Verbs, database: str, step: str) -> tuple[int, CaptureState]:

@@ -86,12 +86,17 @@ class PostgresTables:
         return self._tables
 
     async def keeps_place(self) -> bool:
-        """Whether the server has our slot."""
+        """Whether the server has a slot of this name, in this database."""
         return await _in_thread(self._keeps_place)
 
+    async def check(self) -> None:
+        """Raises when the server or a table of these names cannot be followed."""
+        await _in_thread(self._look_at_tables)
+
     async def open(self, position: str) -> str:
-        """Begin with a first copy, or go on where the log is."""
-        await self.close()
+        """Begin with a first copy, or go on where the log is. What `keeps_place` claimed stays so meanwhile: whoever
+        begins at the same time for another log finds the slot, and not that there is none."""
+        await self._hang_up()
         self._forget_the_stream()
         await _in_thread(self._open, position)
         return "" if self._copy is not None else _encode(self._position)
@@ -124,11 +129,14 @@ class PostgresTables:
 
     async def close(self) -> None:
         """Let go of the connections; the slot stays."""
+        await self._hang_up()
+        await _in_thread(self._control.close)
+
+    async def _hang_up(self) -> None:
         self._copy = None
         link, self._link = self._link, None
         if link is not None:
             await _in_thread(link.close)
-        await _in_thread(self._control.close)
 
     # ── the stream ──
 
@@ -201,7 +209,7 @@ class PostgresTables:
         return self._control.lag(self._slot)
 
     def _keeps_place(self) -> bool:
-        self._look_at_tables()
+        self._control.claim(self._slot)
         return self._control.find_slot(self._slot) is not None
 
     def _look_at_tables(self) -> list[Table]:

@@ -17,13 +17,14 @@ from headwater.capture.postgres_errors import translated
 from headwater.capture.postgres_values import SESSION, value_of
 from headwater.capture.publication import Member, Publication, faults_of
 from headwater.capture.replication import CONNECTION
-from headwater.errors import SourceBusy, SourceUnfit
+from headwater.errors import InvalidOption, SourceBusy, SourceUnfit
 from headwater.stores.statements import load_statements
 
 log = logging.getLogger(__name__)
 
 ROWS_PER_FETCH = 1_000
 RELEASE_SECONDS = 3.0
+PLUGIN = "pgoutput"
 LOOK_SECONDS = 0.05
 
 sql = load_statements("headwater.capture")
@@ -53,11 +54,22 @@ class Table(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A slot as the server has it."""
+    """A slot as the server has it. `database` and `plugin` are '' where it is one of the whole server."""
 
     confirmed: str
     status: str
     is_active: bool
+    database: str
+    plugin: str
+    is_of_this_database: bool
+
+    def foreign_to(self) -> str:
+        """What it was made for instead, when it cannot be ours; '' when it may be."""
+        if not self.database:
+            return "it is a physical one, of the whole server"
+        if not self.is_of_this_database:
+            return f"it is of the database {self.database}"
+        return "" if self.plugin == PLUGIN else f"it is for the plugin {self.plugin}"
 
 
 class Control:
@@ -135,9 +147,9 @@ class Control:
             return None
         with translated():
             members = self._connected().execute(sql.published_tables, (row[0],)).fetchall()
-        number, mark, is_open, is_full, is_by_root = row
+        number, mark, is_open, is_full, is_by_root, is_own = row
         found = {table: Member(*about) for table, *about in members}
-        return Publication(number, mark, is_open, is_full, is_by_root, found)
+        return Publication(number, mark, is_open, is_full, is_by_root, found, is_own)
 
     def publish(self, name: str, tables: Sequence[Table]) -> Publication:
         """See to it that the publication tells every change of these tables and of no others."""
@@ -154,7 +166,7 @@ class Control:
 
     def _mend(self, name: str, found: Publication, tables: Sequence[Table], wrong: str) -> None:
         """Make it right. One of all tables was made for other ends, and one that somebody made for us is his."""
-        if found.is_open:
+        if found.is_open or not found.is_own:
             raise SourceUnfit(wrong)
         with translated():
             try:
@@ -169,17 +181,22 @@ class Control:
             self._run(SQL(sql.set_published_tables).format(name, _listed(tables)))
 
     def unpublish(self, publication: str) -> None:
-        """Drop the publication, if it is there and ours: one that somebody made for us stays."""
+        """Drop the publication, if it is there and ours: one that somebody made for us stays, also where we may."""
+        found = self.find_publication(publication)
+        if found is not None and not found.is_own:
+            log.warning("the publication %s stays: it belongs to another user", publication)
+            return
         with translated():
-            try:
-                self._run(SQL(sql.drop_publication).format(Identifier(publication)))
-            except psycopg.errors.InsufficientPrivilege as error:
-                log.warning("the publication %s stays: %s", publication, error)
+            self._run(SQL(sql.drop_publication).format(Identifier(publication)))
 
     def find_slot(self, name: str) -> Slot | None:
-        """The slot, if it is there."""
+        """The slot, if it is there. Raises when it is one of this name that cannot be ours: another database's, or one
+        that was made for other ends."""
         row = self._one(sql.find_slot, name)
-        return Slot(*row) if row else None
+        slot = Slot(*row) if row else None
+        if slot is not None and (why := slot.foreign_to()):
+            raise InvalidOption(f"there is a slot {name} on this server that is not ours: {why}. Take another --name")
+        return slot
 
     def wait_for_slot(self, name: str) -> Slot | None:
         """The slot, if it is there, when nobody follows it: a server takes a moment to see that somebody hung up."""
@@ -191,7 +208,7 @@ class Control:
         return slot
 
     def drop_slot(self, name: str) -> None:
-        """Drop the slot, if it is there."""
+        """Drop the slot, if it is there; raises when it is another's."""
         self.wait_for_slot(name)
         with translated():
             self._connected().execute(sql.drop_slot, (name,))

@@ -19,7 +19,8 @@ class Member(NamedTuple):
 
 class Publication(NamedTuple):
     """A publication. `is_open` when it is not of some tables by name, but of all or of a schema's; `is_full` when it
-    tells every kind of change; `is_by_root` when changes of a partition are told as those of its table."""
+    tells every kind of change; `is_by_root` when changes of a partition are told as those of its table; `is_own` when
+    it belongs to the user who follows: nobody else's is altered or dropped."""
 
     number: int
     mark: str
@@ -27,6 +28,7 @@ class Publication(NamedTuple):
     is_full: bool
     is_by_root: bool
     members: Mapping[str, Member]
+    is_own: bool = True
 
     @property
     def marks(self) -> dict[str, str]:

@@ -142,7 +142,18 @@ def _bytes(figure: object) -> str:
 
 
 @command
-async def drop(settings: Settings, source: Address, tables: Tables, name: Name = "") -> Result:
+async def drop(
+    settings: Settings,
+    source: Address,
+    tables: Tables,
+    name: Name = "",
+    of_another_store: Annotated[
+        bool,
+        typer.Option(
+            "--of-another-store", help="Also where this store does not know the capture: whoever follows it loses it."
+        ),
+    ] = False,
+) -> Result:
     """Give up a capture: the source keeps nothing for it any more. What is in the log stays there.
 
     Examples:
@@ -154,9 +165,9 @@ async def drop(settings: Settings, source: Address, tables: Tables, name: Name =
     followed = make_source(source, tables, name, snapshot=False)
     try:
         async with opened(settings) as hw:
-            was_captured = await capture.drop(hw, followed)
+            was_captured = await capture.drop(hw, followed, of_another_store=of_another_store)
     except StoreMissing:
-        await followed.forget()
+        await capture.give_up(followed, of_another_store=of_another_store)
         was_captured = False
     told = "is dropped" if was_captured else "was not captured into this store, and nothing of it is kept"
     return line({"dropped": followed.name, "was_captured": was_captured}, (f"{followed.name} {told} at its source", ""))

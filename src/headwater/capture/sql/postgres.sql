@@ -21,12 +21,13 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_r
 SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s;
 
 -- name: find_publication
--- A publication: its number, which transaction wrote it last, and what it tells. Schemas are known by what depends on it,
--- because not every server has their catalog.
+-- A publication: its number, which transaction wrote it last, what it tells, and whether it is the user's own. Schemas are
+-- known by what depends on it, because not every server has their catalog.
 SELECT p.oid::int8, p.oid::text || '.' || p.xmin::text, p.puballtables OR EXISTS (
         SELECT FROM pg_depend d WHERE d.refclassid = 'pg_publication'::regclass AND d.refobjid = p.oid
         AND d.classid <> 'pg_publication_rel'::regclass),
-    p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate, p.pubviaroot
+    p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate, p.pubviaroot,
+    pg_get_userbyid(p.pubowner) = current_user
 FROM pg_publication p WHERE p.pubname = %s;
 
 -- name: published_tables
@@ -54,22 +55,26 @@ ALTER PUBLICATION {} SET (publish = 'insert, update, delete, truncate', publish_
 DROP PUBLICATION IF EXISTS {};
 
 -- name: find_slot
--- How far a slot was confirmed, whether the server still keeps what follows, and whether somebody is connected.
-SELECT confirmed_flush_lsn::text, wal_status, active FROM pg_replication_slots WHERE slot_name = %s;
+-- How far a slot was confirmed, whether the server still keeps what follows, whether somebody is connected, and for what
+-- it was made. Names of slots hold for the whole server: one may be another database's.
+SELECT confirmed_flush_lsn::text, wal_status, active, coalesce(database::text, ''), coalesce(plugin::text, ''),
+    database IS NOT DISTINCT FROM current_database()
+FROM pg_replication_slots WHERE slot_name = %s;
 
 -- name: claim_slot
 -- Whether nobody else has said that it follows a slot; from then on we have.
 SELECT pg_try_advisory_lock(1213678932, hashtext(%s));
 
 -- name: drop_slot
--- A slot goes, if it is there.
-SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s;
+-- A slot of this database goes, if it is there.
+SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots
+WHERE slot_name = %s AND database = current_database() AND plugin = 'pgoutput';
 
 -- name: slot_lag
 -- Bytes that were not confirmed, bytes that are kept, and how many may be kept.
 SELECT pg_current_wal_lsn() - confirmed_flush_lsn, pg_current_wal_lsn() - restart_lsn,
     safe_wal_size + (pg_current_wal_lsn() - restart_lsn)
-FROM pg_replication_slots WHERE slot_name = %s;
+FROM pg_replication_slots WHERE slot_name = %s AND database = current_database();
 
 -- name: list_columns
 -- What changes of a table tell: its columns but for generated ones, with their types as they were declared.
