@@ -196,6 +196,9 @@ class Holder:
         noticed, self._noticed = self._noticed, self._foreign
         return self._foreign > noticed
 
+    def stop(self) -> None:
+        """Nobody waits here."""
+
     async def close(self) -> None:
         if self._lander is not None:
             await asyncio.wait([self._lander])

@@ -1538,6 +1538,20 @@ BUGS = [
         ("tests/capture/test_postgres_publication.py",),
     ),
     Bug(
+        "bucket-closed-under-those-who-take-over",
+        "a store in a bucket is closed while somebody still takes it over",
+        (
+            Edit(
+                "headwater/stores/sqlite/store.py",
+                "        self.medium.stop()\n        async with self._recovering:",
+                "        if True:",
+            ),
+        ),
+        (
+            "tests/stores/bucket/test_store.py::test_who_waits_for_a_store_that_is_let_go_of_is_told_and_takes_nothing_over",
+        ),
+    ),
+    Bug(
         "capture-takes-a-neighbours-slot",
         "names of slots are taken for those of one database, and they hold for the whole server",
         (

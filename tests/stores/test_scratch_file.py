@@ -284,6 +284,8 @@ class HeldKeeper:
     def wakeup(self) -> Wakeup:
         return DataVersionWakeup(lambda: False)
 
+    def stop(self) -> None: ...
+
     async def close(self) -> None: ...
 
 

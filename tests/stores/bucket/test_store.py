@@ -20,6 +20,7 @@ from headwater.model.principal import Principal, Scope
 from headwater.stores.bucket.address import Ship, parse_place
 from headwater.stores.bucket.chain_keeper import BASE_ENTRIES_MAX
 from headwater.stores.bucket.entries import Entry, Header, decode, pack
+from headwater.stores.bucket.folder import FolderObjects
 from headwater.stores.bucket.label import Kind, Label, labelled, read_label, unlabelled
 from headwater.stores.bucket.reading import BucketLogReader
 from headwater.stores.bucket.store import BucketStore
@@ -325,6 +326,35 @@ async def test_a_silent_holder_is_followed_after_its_lease_and_answers_nobody(fo
         assert await asking == 2
         await one.queue("orders").push("third")
     assert await drained(address) == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize("closes", [True, False])
+@pytest.mark.parametrize("ship", BOTH)
+async def test_who_waits_for_a_store_that_is_let_go_of_is_told_and_takes_nothing_over(
+    folder: str, ship: Ship, closes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the way to the bucket ends with the store, as a folder's does, or not, as that to S3."""
+    if not closes:
+        monkeypatch.setattr(FolderObjects, "close", lambda objects: None)
+    address = at(folder, ship=ship, lease_seconds=0.2)
+    async with opened(address) as one:
+        assert isinstance(one.store, BucketStore)
+        # As if its process slept: it sends nothing more, and does not know.
+        one.store._keeper._keeper._beating.cancel()  # type: ignore[union-attr]
+        other = await opened(address).__aenter__()
+        await other.queue("orders").push(1)
+        asking = [asyncio.ensure_future(one.store.ask(FindLastLsn())) for _ in range(3)]
+        while one.store.held_by() is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        await one.store.close()
+        answers = await asyncio.gather(*asking, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [StoreBusy] * 3
+        with pytest.raises(StoreBusy):
+            await one.store.ask(FindLastLsn())
+        await other.close()
+        # It had said that it leaves, so whoever waited would have come before us.
+        assert await drained(at(folder, wait_seconds=0)) == [1]
+    assert not os.path.exists(one.store.medium._folder)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("ship", BOTH)

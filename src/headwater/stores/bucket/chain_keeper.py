@@ -103,7 +103,6 @@ class ChainKeeper:
             quiet = await self.challenge.until_quiet(self._find_end)
             taken = await self._chain.take_over(quiet if isinstance(quiet, int) else None)
         base, walk, flight = taken
-        before = await self._look.last(base, walk) if insists else None
         self._image = newest_image(base, walk.entries)
         self._bases = Bases(self._look, base, walk)
         self._at = self._watched = flight.entry.header
@@ -115,6 +114,7 @@ class ChainKeeper:
         if self._lease_seconds:
             self._beating = asyncio.get_running_loop().create_task(self._beat(), name="headwater-bucket-lease")
         self._watching = asyncio.get_running_loop().create_task(self._watch(), name="headwater-bucket-watch")
+        before = await self._look.last(base, walk) if insists else None
         if before is not None and not before.left:
             # A holder that does not know yet may tell within its lease what it had read before.
             await asyncio.sleep(before.lease_seconds * DRIFT)

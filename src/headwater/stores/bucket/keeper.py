@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from headwater.errors import ConfigError, StoreError, StoreFull, StoreMissing, StoreSilent
+from headwater.errors import Closed, ConfigError, StoreBusy, StoreError, StoreFull, StoreMissing, StoreSilent
 from headwater.stores.bucket.address import S3, BucketSettings, Place, Ship
 from headwater.stores.bucket.chain_keeper import ChainKeeper
 from headwater.stores.bucket.folder import FolderObjects
@@ -57,6 +57,8 @@ class BucketKeeper:
         self._create = create
         self._stands_by = False
         self._insists = False
+        self._is_stopped = False
+        self._taking: asyncio.Task[bytearray] | None = None
         # Told before a file is put there as a whole that need not be.
         self.before_base: Callable[[], Awaitable[None]]
         # Told what is gone of what was written.
@@ -67,12 +69,37 @@ class BucketKeeper:
 
     async def take_over(self) -> bytearray:
         """Become the holder."""
+        if self._is_stopped:
+            raise self.left()
+        self._taking = asyncio.get_running_loop().create_task(self._take_over(), name="headwater-bucket-take-over")
+        try:
+            return await self._taking
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            assert caller is not None
+            if caller.cancelling() or not self._is_stopped:
+                raise
+            raise self.left() from None
+
+    async def _take_over(self) -> bytearray:
         if self._keeper is None:
             self._keeper = await self._choose()
         image = await self._keeper.take_over(insists=self._insists)
         if self._stands_by:
             self._keeper.challenge.wait_seconds = 0.0
         return image
+
+    def stop(self) -> None:
+        """Whoever waits for the store waits no more, and nobody takes it over from now on."""
+        self._is_stopped = True
+        if self._taking is not None:
+            self._taking.cancel()
+
+    def left(self) -> StoreError | Closed:
+        """What is told to whoever still asks when this broker lets go of the store, or has."""
+        if self.held_by() is None:
+            return Closed("the store is closed")
+        return StoreBusy("another broker holds this store, and this one lets go of it; try again")
 
     def stand_by(self, advertise: str) -> None:
         """Wait for the store until it is free, and tell others where this broker is. Later, not a moment."""

@@ -74,6 +74,10 @@ class BucketStore(SqliteStore):
             self._folder.release()
             raise
 
+    def _check_open(self) -> None:
+        if not self._open:
+            raise self._keeper.left()
+
     async def close(self) -> None:
         """Leave it to others."""
         try:

@@ -106,6 +106,10 @@ class Medium(Protocol):
         """What is to be known about the file, beside its tables."""
         ...
 
+    def stop(self) -> None:
+        """Before it is closed: whatever lays out waits for nothing any more."""
+        ...
+
     async def close(self, let_go: Callable[[], None]) -> None:
         """Stop serving. `let_go` closes the store's own connections and may take a while: it belongs in a thread."""
         ...

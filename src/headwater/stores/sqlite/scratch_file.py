@@ -54,6 +54,10 @@ class Keeper(Protocol):
         """How to learn that somebody else has written."""
         ...
 
+    def stop(self) -> None:
+        """Before it is closed: nobody waits to take the store over any more, nor does so from now on."""
+        ...
+
     async def close(self) -> None:
         """Give the store up."""
         ...
@@ -87,8 +91,8 @@ class ScratchFile:
 
     async def lay_out(self) -> None:
         """Take the store over, and write what landed to a fresh file."""
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
         image = await self._keeper.take_over()
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
         await self._leave_file()
         self._number += 1
         self._collected, self._last = None, None
@@ -139,6 +143,10 @@ class ScratchFile:
     def make_way(self) -> bool:
         """There is no reserve to give up."""
         return False
+
+    def stop(self) -> None:
+        """No other file is laid out any more."""
+        self._keeper.stop()
 
     async def close(self, let_go: Callable[[], None]) -> None:
         """Send the last commits, then throw the file away."""

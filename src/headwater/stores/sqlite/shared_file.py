@@ -139,6 +139,9 @@ class SharedFile:
         self._gave_up = self.reserve.give_up()
         return self._gave_up
 
+    def stop(self) -> None:
+        """Nothing is waited for here."""
+
     async def close(self, let_go: Callable[[], None]) -> None:
         """The last process to close moves the write-ahead log into the file."""
         note_open(self._path, -1)

@@ -138,7 +138,10 @@ class SqliteStore:
         if not self._open:
             return
         self._open = False
-        await self.medium.close(self._let_go)
+        # Whoever would open the store anew uses what is closed here: it ends first, or finds the store closed.
+        self.medium.stop()
+        async with self._recovering:
+            await self.medium.close(self._let_go)
 
     def _let_go(self) -> None:
         _close(self._reads, self._connection)
@@ -356,6 +359,7 @@ class SqliteStore:
     async def _safe(self, look: Callable[[], Awaitable[Found]]) -> Found:
         """What a look finds, made again when something of what it saw was taken back."""
         while True:
+            self._check_open()
             layout = self._layouts
             found = await look()
             if await self._stands(layout):
