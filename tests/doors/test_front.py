@@ -10,6 +10,7 @@ import pytest
 from headwater.doors.edge.server import Edge
 from headwater.doors.front import FORWARDED_HEADER, Front
 from headwater.doors.wire import BrokenOff, Handler, Request, Response, json_response
+from headwater.errors import StoreSilent
 
 SECRET = b"of these brokers"
 
@@ -122,6 +123,30 @@ async def test_what_waits_at_a_holder_is_told_to_come_back_when_the_store_is_hel
         assert (await waiting).status == 503
     assert (await front(request())).status == 201
     assert len(here.asked) == 1
+
+
+async def test_what_waits_at_a_holder_is_told_when_the_store_cannot_be_had_any_more() -> None:
+    """It was stopped with its lease over, and the bucket does not answer whoever would follow it."""
+    asked, holders = asyncio.Event(), [""]
+
+    async def never(request: Request) -> Response:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with listening(holding(never)) as url:
+        front = standing_by(None)
+        front.stand_by(lambda: holders[-1])
+        holders.append(url)
+        waiting = asyncio.ensure_future(front(request()))
+        await asked.wait()
+        holders.append("")
+        front.tell(StoreSilent("the bucket has not answered for 10 seconds"))
+        for answer in (await waiting, await front(request())):
+            assert (answer.status, dict(answer.headers)) == (503, {"retry-after": "1"})
+            assert b'"code":"store_silent"' in answer.body
+    front.tell(None)
+    assert b'"code":"store_busy"' in (await front(request())).body
 
 
 async def test_an_answer_that_a_holder_breaks_off_is_broken_off_here() -> None:

@@ -99,6 +99,9 @@ class Turns:
                     known = ""
                 if self._front.holder():
                     self._say_ready()
+                else:
+                    # Nobody holds it any more that could be asked, and it cannot be had: that is told.
+                    self._front.tell(brokers.trouble())
             opening.result()
         finally:
             opening.cancel()

@@ -18,6 +18,7 @@ import msgspec
 
 from headwater.doors.hop import Hop, HopFailed
 from headwater.doors.wire import CONTINUE, Handler, Request, Response, problem_response, text_response
+from headwater.errors import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class Front:
         self._own_address = ""
         self._handler: Handler | None = None
         self._find_holder: Callable[[], str | None] = lambda: None
+        self._trouble: StoreError | None = None
         self._hops: set[Hop] = set()
         self.forwarded = 0
 
@@ -43,12 +45,18 @@ class Front:
 
     def serve(self, handler: Handler) -> None:
         """The store is held here from now on. What was handed on to whoever held it before is waited for no more."""
-        self._handler = handler
+        self._handler, self._trouble = handler, None
         self._cut()
 
     def stand_by(self, find_holder: Callable[[], str | None]) -> None:
         """The store is held elsewhere, or by nobody; `find_holder` says where."""
         self._handler, self._find_holder = None, find_holder
+
+    def tell(self, trouble: StoreError | None) -> None:
+        """What is wrong with the store, that nobody holds it: whoever asked the last holder is told as well."""
+        self._trouble = trouble
+        if trouble is not None:
+            self._cut()
 
     def holder(self) -> str:
         """Where requests are handed on to; '' when nobody knows."""
@@ -77,6 +85,8 @@ class Front:
 
     async def _hand_on(self, request: Request) -> Response:
         holder = self.holder()
+        if not holder and self._trouble is not None:
+            return _refusal(request, self._trouble)
         if not holder:
             return _busy(request, "another broker holds this store and has not said where it is reached; try again")
         self.forwarded += 1
@@ -88,6 +98,8 @@ class Front:
                 request.park()
             response = await hop.go()
         except HopFailed as error:
+            if self._trouble is not None:
+                return _refusal(request, self._trouble)
             log.warning("request %s: the broker at %s cannot be asked: %s", request.id, holder, error)
             return _busy(request, f"the broker at {holder} holds this store and cannot be asked now ({error})")
         finally:
@@ -127,6 +139,10 @@ class Front:
             "# TYPE headwater_bucket_holds_store gauge\nheadwater_bucket_holds_store 0\n"
             f"# TYPE headwater_bucket_forwarded_total counter\nheadwater_bucket_forwarded_total {self.forwarded}\n"
         )
+
+
+def _refusal(request: Request, error: StoreError) -> Response:
+    return problem_response(503, error.code, str(error), request_id=request.id, headers=(("retry-after", "1"),))
 
 
 def _busy(request: Request, detail: str) -> Response:

@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from headwater.clock import Timestamp
+from headwater.errors import StoreError
 from headwater.log.operations import Commit, Operation, Touch
 from headwater.model.names import Lsn
 from headwater.stores.questions import Answer, Question, Segment
@@ -187,6 +188,10 @@ class HeldByOne(Protocol):
     def stand_by(self, advertise: str) -> None:
         """Before it is opened: this broker is reached at that address, and waits for the store for as long as it takes.
         Once it has lost the store to another, whoever waits is told so at once (StoreBusy)."""
+        ...
+
+    def trouble(self) -> StoreError | None:
+        """Why the store cannot be had or written now, and nobody can tell when; None while all is well."""
         ...
 
     def held_by(self) -> str | None:

@@ -1,6 +1,7 @@
 """Buckets as the protocol needs them, in a folder and on a real S3 server: one creator wins, none replaces blindly."""
 
 import asyncio
+import fcntl
 import json
 import stat
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from headwater.errors import ConfigError, StoreFailed, StoreFull, StoreMissing
 from headwater.stores.bucket.folder import FolderObjects
-from headwater.stores.bucket.objects import CountedObjects, Objects, Refused, Silence, Unsure
+from headwater.stores.bucket.objects import CountedObjects, Found, Objects, Refused, Silence, Unsure
 from headwater.stores.bucket.s3 import S3Objects, find_endpoint
 from tests.ports import free_port
 from tests.seaweed_server import BUCKET, SeaweedServer, environment_for
@@ -168,6 +169,27 @@ async def test_files_are_their_owners_and_none_is_left_half_written(tmp_path: Pa
     assert [path.name for path in (tmp_path / "log").iterdir()] == ["1"]
     assert stat.S_IMODE((tmp_path / "log/1").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o700
+    objects.close()
+
+
+async def test_a_lock_that_is_never_given_back_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its holder may be stopped. Whoever asks the folder knows as little then as of a bucket that does not answer, and
+    what needs no lock is answered meanwhile."""
+    monkeypatch.setattr("headwater.stores.bucket.folder.LOCK_SECONDS", 0.05)
+    objects = CountedObjects(FolderObjects(str(tmp_path)))
+    tag = await objects.create("a", b"1")
+    with open(tmp_path / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        replacing = [asyncio.ensure_future(objects.replace("a", b"2", tag)) for _ in range(8)]
+        refused = await asyncio.gather(*replacing, return_exceptions=True)
+        assert [type(one) for one in refused] == [Unsure] * 8
+        assert "locked" in str(refused[0])
+        assert await objects.get("a") == Found(b"1", tag)
+        assert objects.writes.seconds > 0
+    await objects.replace("a", b"2", tag)
+    assert objects.writes.seconds == 0
     objects.close()
 
 

@@ -1,6 +1,7 @@
 """A store in a bucket: what was answered is there, any SQLite opens it, and one broker holds it at a time."""
 
 import asyncio
+import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import headwater
 from headwater.app import make_router
 from headwater.config import Config
 from headwater.doors.wire import Request
-from headwater.errors import ConfigError, StoreBusy, StoreDamaged, StoreForeign, StoreFull, StoreMissing
+from headwater.errors import ConfigError, StoreBusy, StoreDamaged, StoreForeign, StoreFull, StoreMissing, StoreSilent
 from headwater.log.operations import Clear
 from headwater.model.principal import Principal, Scope
 from headwater.stores.bucket.address import Ship, parse_place
@@ -371,6 +372,31 @@ async def test_of_brokers_that_take_the_store_from_each_other_nothing_is_lost_an
     await asyncio.gather(*(work(name) for name in ("one", "two", "three")))
     found = await drained(address)
     assert sorted(found) == sorted(f"{name}-{number}" for name in ("one", "two", "three") for number in range(12))
+
+
+async def test_whoever_cannot_take_over_because_the_folder_is_locked_knows_that_it_is_silent(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.stores.bucket.folder.LOCK_SECONDS", 0.01)
+    async with opened(at(folder, ship=Ship.IMAGE)) as hw:
+        await hw.queue("orders").push(1)
+    hw = opened(at(folder))
+    with open(f"{folder}/.lock", "w") as lock:
+        # As a broker does that is stopped while it writes.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        opening = asyncio.ensure_future(drain_and_close(hw))
+        assert isinstance(hw.store, BucketStore)
+        while hw.store._keeper.trouble(silent_seconds=0.05) is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        assert isinstance(hw.store._keeper.trouble(silent_seconds=0.05), StoreSilent)
+        assert not opening.done()
+    assert await opening == [1]
+    assert hw.store.trouble() is None
+
+
+async def drain_and_close(hw: headwater.Headwater) -> list[Any]:
+    async with hw:
+        return await drain(hw)
 
 
 # ── bounds ──

@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -19,11 +20,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from headwater.errors import StoreMissing
-from headwater.stores.bucket.objects import Found, Refused
+from headwater.stores.bucket.objects import Found, Refused, Unsure
 from headwater.stores.sqlite.connection import translated
 
 LOCK = ".lock"
 PART = ".part"
+LOCK_SECONDS = 1.0
+LOCK_LOOK_SECONDS = 0.002
 
 Done = TypeVar("Done")
 
@@ -117,10 +120,23 @@ class FolderObjects:
         """One process, and one thread of it, at a time: each opens the lock for itself."""
         descriptor = os.open(self._folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self._lock(descriptor)
             yield
         finally:
             os.close(descriptor)
+
+    def _lock(self, descriptor: int) -> None:
+        """Whoever holds it may be stopped: it is not waited for without end, on one of few threads. Nobody knows then
+        how things are, as with a bucket that does not answer."""
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise Unsure(f"another process keeps {self._folder / LOCK} locked") from None
+            time.sleep(LOCK_LOOK_SECONDS)
 
     def _names(self, prefix: str) -> list[str]:
         folder, _, begin = prefix.rpartition("/")

@@ -125,7 +125,8 @@ class BucketKeeper:
         """Why nothing lands now, and nobody can tell when it will; None while all is well."""
         if self.full:
             return StoreFull("there is no room in the bucket: what was sent waits for some, and nothing more is taken")
-        is_sending = self._keeper is not None and self._keeper.is_sending
+        is_taking = self._taking is not None and not self._taking.done()
+        is_sending = is_taking or (self._keeper is not None and self._keeper.is_sending)
         # A base that is slow to go keeps nobody from writing.
         seconds = max(self._objects.reads.seconds, self._objects.writes.seconds if is_sending else 0.0)
         if seconds < silent_seconds:

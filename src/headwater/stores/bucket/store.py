@@ -2,6 +2,7 @@
 
 from headwater.clock import Clock
 from headwater.config import Config
+from headwater.errors import StoreError
 from headwater.stores.bucket.address import Place, Ship, parse_place
 from headwater.stores.bucket.keeper import BucketKeeper, open_objects
 from headwater.stores.bucket.scratch import BucketFile, digest
@@ -59,6 +60,10 @@ class BucketStore(SqliteStore):
     def held_by(self) -> str | None:
         """Where another broker is that holds the store."""
         return self._keeper.held_by()
+
+    def trouble(self) -> StoreError | None:
+        """Why nothing lands now."""
+        return self._keeper.trouble()
 
     async def secret(self) -> bytes:
         """What only brokers of this store know."""
