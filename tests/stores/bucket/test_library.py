@@ -1,5 +1,6 @@
 """A broker of one's own: pull, batch, flush, without our server."""
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -50,6 +51,22 @@ async def test_what_was_not_flushed_is_applied_again_to_what_another_broker_left
     assert [payload for batch in popped.batches for payload in payloads(batch)] == ["theirs", "ours"]
     await one.close()
     await other.close()
+
+
+async def test_a_race_that_was_lost_is_told_to_nobody_but_who_flushes(
+    folder: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = f"file://{folder}/queue.sqlite?lease_seconds=0"
+    one, other = [await pull_from_s3(address, clock=FakeClock()) for _ in range(2)]
+    for number in range(4):
+        for broker in (one, other):
+            await batch_operations(broker, [push(number)])
+        for broker in (one, other):
+            await flush_to_s3(broker)
+    await one.close()
+    await other.close()
+    gc.collect()
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_an_operation_that_is_refused_is_an_error_in_its_place(folder: str) -> None:

@@ -293,6 +293,8 @@ def _follow(*shared: "asyncio.Future[None]") -> "asyncio.Future[None]":
             return
         if errors:
             own.set_exception(errors[0])
+            # Whether anybody waits for it or not: who waits for several goes on when the first one fails.
+            own.exception()
         elif any(one.cancelled() for one in over):
             own.cancel()
         elif len(over) == len(shared):
