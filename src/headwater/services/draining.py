@@ -31,9 +31,8 @@ from headwater.log.job_operations import Enqueue, Enqueued
 from headwater.log.operations import Push, Pushed
 from headwater.model.names import SYSTEM_PREFIX, check_name
 from headwater.model.outbox import Drained, Left, Staged, Verdicts
-from headwater.model.record import Record, check_ready_json
-from headwater.services.checks import check_headers, check_text, check_timestamp
 from headwater.services.job_checks import check_job
+from headwater.services.records import check_record
 from headwater.services.verbs import check_push
 
 log = logging.getLogger(__name__)
@@ -156,22 +155,13 @@ def _checked_line(operation: Push | Enqueue, config: Config) -> Line:
     if isinstance(operation, Push):
         check_push(operation, config)
         for record in operation.records:
-            _check_record(record, config.record_bytes_max)
+            check_record(record, config.record_bytes_max)
         return Line(operation.database, operation.queue, operation.partition)
     if not 1 <= len(operation.jobs) <= config.batch_max:
         raise TooLarge(f"a row takes 1 to {config.batch_max:,} jobs; got {len(operation.jobs):,}")
     for job in operation.jobs:
         check_job(job, config.record_bytes_max)
     return Line(operation.database, f"{SYSTEM_PREFIX}jobs", "")
-
-
-def _check_record(record: Record, bytes_max: int) -> None:
-    check_ready_json(record.data, bytes_max)
-    check_text("transaction_id", record.transaction_id)
-    check_text("trace_id", record.trace_id)
-    check_text("type", record.type)
-    check_headers(record.headers)
-    check_timestamp(record.timestamp)
 
 
 def is_duplicate(answer: CommittedResult[object]) -> bool:

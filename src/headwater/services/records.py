@@ -72,3 +72,13 @@ def admit_record(record: Record, bytes_max: int, subject: str) -> Record:
     if record.producer_sub not in ("", subject):
         raise InvalidOption("producerSub is for the server to say; leave it out")
     return record if record.producer_sub == subject else msgspec.structs.replace(record, producer_sub=subject)
+
+
+def check_record(record: Record, bytes_max: int) -> None:
+    """Raises when a record that was made elsewhere is none that we would make."""
+    check_ready_json(record.data, bytes_max)
+    check_text("transaction_id", record.transaction_id)
+    check_text("trace_id", record.trace_id)
+    check_text("type", record.type)
+    check_headers(record.headers)
+    check_timestamp(record.timestamp)

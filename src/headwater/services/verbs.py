@@ -56,6 +56,29 @@ def check_push(push: Push, config: Config) -> None:
         check_seconds("ttl_seconds", push.ttl_seconds)
 
 
+def check_pop(operation: Pop, config: Config) -> None:
+    """Raises when a pop asks for what cannot be."""
+    check_name("group", operation.group)
+    check_optional_name("queue", operation.queue)
+    if (operation.partition, operation.namespace, operation.task) != ("", "", ""):
+        check_optional_name("partition", operation.partition)
+        check_optional_name("namespace", operation.namespace)
+        check_optional_name("task", operation.task)
+    if operation.partition and not operation.queue:
+        raise InvalidOption("a partition needs its queue")
+    _check_bound("batch", operation.batch, 1, config.batch_max)
+    _check_bound("partitions", operation.partitions, 0, config.batch_max)
+    if operation.lease_seconds is not None:
+        check_seconds("lease_seconds", operation.lease_seconds)
+    if operation.subscribe not in ("all", "new"):
+        raise InvalidOption(f"subscribe must be all or new; got {operation.subscribe!r}")
+
+
+def _check_bound(name: str, value: object, least: int, most: int) -> None:
+    if type(value) is not int or not least <= value <= most:
+        raise InvalidOption(f"{name} must be {least} to {most:,}; got {value!r:.80}")
+
+
 class Verbs(ABC):
     """Takes operations and gives their answers; checks what can be checked before anything is handed in."""
 
@@ -142,27 +165,9 @@ class Verbs(ABC):
 
     def check_pop(self, operation: Pop) -> None:
         """Raises when a pop asks for what cannot be. A consumer asks for the same again and again."""
-        if operation is self._checked:
-            return
-        check_name("group", operation.group)
-        check_optional_name("queue", operation.queue)
-        if (operation.partition, operation.namespace, operation.task) != ("", "", ""):
-            check_optional_name("partition", operation.partition)
-            check_optional_name("namespace", operation.namespace)
-            check_optional_name("task", operation.task)
-        if operation.partition and not operation.queue:
-            raise InvalidOption("a partition needs its queue")
-        self._check_bound("batch", operation.batch, 1)
-        self._check_bound("partitions", operation.partitions, 0)
-        if operation.lease_seconds is not None:
-            check_seconds("lease_seconds", operation.lease_seconds)
-        if operation.subscribe not in ("all", "new"):
-            raise InvalidOption(f"subscribe must be all or new; got {operation.subscribe!r}")
-        self._checked = operation
-
-    def _check_bound(self, name: str, value: object, least: int) -> None:
-        if type(value) is not int or not least <= value <= self.config.batch_max:
-            raise InvalidOption(f"{name} must be {least} to {self.config.batch_max:,}; got {value!r:.80}")
+        if operation is not self._checked:
+            check_pop(operation, self.config)
+            self._checked = operation
 
     def check_wait(self, seconds: float) -> None:
         """Raises when a pop would wait for longer than it may."""

@@ -3,11 +3,13 @@
 import gc
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from headwater.bucket import batch_operations, flush_to_s3, pull_from_s3
-from headwater.errors import QueueMissing
-from headwater.log.operations import Clear, Pop
+from headwater.errors import InvalidName, InvalidOption, InvalidPayload, QueueMissing, TooLarge
+from headwater.log.operations import Clear, Operation, Pop, Push, Transaction
+from headwater.model.record import Record
 from tests.contracts.clock import FakeClock
 from tests.contracts.factories import in_memory
 from tests.contracts.log import payloads, push
@@ -67,6 +69,31 @@ async def test_a_race_that_was_lost_is_told_to_nobody_but_who_flushes(
     await other.close()
     gc.collect()
     assert [record.message for record in caplog.records if record.name == "asyncio"] == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "error"),
+    [
+        (push(1, queue="bad name!!"), InvalidName),
+        (push(1, partition="bad name!!"), InvalidName),
+        (push("x" * 300_000), TooLarge),
+        (Push(queue="orders", records=[]), TooLarge),
+        (Push(queue="orders", records=[Record(msgspec.Raw(b"{not json"))]), InvalidPayload),
+        (Pop(queue="orders", batch=0), InvalidOption),
+        (Clear(queue="bad name!!"), InvalidName),
+        (Push(database="bad name!!", queue="orders", records=[Record(msgspec.Raw(b"1"))]), InvalidName),
+        (Transaction(operations=(push(1, queue="bad name!!"),)), InvalidName),
+    ],
+)
+async def test_what_no_other_way_in_takes_is_refused_with_all_that_came_along(
+    folder: str, operation: Operation, error: type[Exception]
+) -> None:
+    broker = await pull_from_s3(f"file://{folder}/queue.sqlite", clock=FakeClock())
+    with pytest.raises(error):
+        await batch_operations(broker, [push("before"), operation])
+    await batch_operations(broker, [push("after")])
+    assert [pushed.first_offset for pushed in await flush_to_s3(broker)] == [0]
+    await broker.close()
 
 
 async def test_an_operation_that_is_refused_is_an_error_in_its_place(folder: str) -> None:

@@ -20,8 +20,9 @@ from headwater.stores.contract import RaceLost
 class Broker:
     """A store that was pulled from a bucket, and what was applied to it and has not landed."""
 
-    def __init__(self, store: BucketStore, clock: Clock) -> None:
+    def __init__(self, store: BucketStore, clock: Clock, config: Config) -> None:
         self.store = store
+        self.config = config
         self._clock = clock
         self._pending: list[list[Operation]] = []
         self._results: list[list[Any]] = []
@@ -73,15 +74,10 @@ class Broker:
 async def pull_from_s3(address: str, *, config: Config | None = None, clock: Clock | None = None) -> Broker:
     """Take the store at this address over, or make it: everything that has landed, on this machine."""
     clock = clock or SystemClock()
-    store = BucketStore(address, config or Config(), clock=clock)
+    config = config or Config()
+    store = BucketStore(address, config, clock=clock)
     await store.open()
-    return Broker(store, clock)
-
-
-async def batch_operations(broker: Broker, operations: Sequence[Operation]) -> list[Any]:
-    """Apply operations together, in one transaction of the file here. Tell nobody of it before it is flushed: another
-    broker may have taken over, and then they come to something else."""
-    return await broker.apply(operations)
+    return Broker(store, clock, config)
 
 
 async def flush_to_s3(broker: Broker) -> list[Any]:
