@@ -98,6 +98,7 @@ def test_an_address_says_where_and_how() -> None:
         ("s3://bucket/key.sqlite?lease_seconds=-1", "lease_seconds must be 0 or more"),
         ("s3://bucket/key.sqlite?lease_seconds=soon", "lease_seconds must be a number"),
         ("s3://bucket/key.sqlite?bytes_max=10", "bytes_max must be"),
+        ("s3://bucket/key.sqlite?bytes_max=8388607", "8,388,608 to 4,294,967,296, of which 4,194,304 are kept"),
     ],
 )
 def test_an_address_that_cannot_be_is_told_by_name(address: str, told: str) -> None:

@@ -18,6 +18,9 @@ from headwater.errors import ConfigError
 S3 = "s3"
 FOLDER = "file"
 BYTES_MOST = 4_096 * MIB
+# What is kept free for what drops records, and the least that a store may grow to beside it.
+RESERVE_BYTES = 4 * MIB
+BYTES_LEAST = 2 * RESERVE_BYTES
 GAP_MS_MOST = 60_000
 
 
@@ -39,8 +42,8 @@ class BucketSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     wait_seconds: float = 60.0
     """How long to wait for a broker that holds the store, before `store_busy` is told."""
     bytes_max: int = 512 * MIB
-    """The largest the store may grow; it is in memory twice, and once more while a base is sent. Beyond it pushes get
-    `store_full`."""
+    """The largest the store may grow; it is in memory twice, and once more while a base is sent. Pushes get
+    `store_full` 4 MiB before that: those are kept for what drops records."""
     gap_ms: float = 0.0
     """The least time between two PUTs."""
     advertise: str = ""
@@ -103,6 +106,9 @@ def _settings(query: str) -> BucketSettings:
             raise ConfigError(f"{name} must be 0 or more; got {value!r}")
     if settings.gap_ms > GAP_MS_MOST:
         raise ConfigError(f"gap_ms must be 0 to {GAP_MS_MOST:,}: every answer waits for it; got {settings.gap_ms!r}")
-    if not MIB <= settings.bytes_max <= BYTES_MOST:
-        raise ConfigError(f"bytes_max must be {MIB:,} to {BYTES_MOST:,}; got {settings.bytes_max!r}")
+    if not BYTES_LEAST <= settings.bytes_max <= BYTES_MOST:
+        raise ConfigError(
+            f"bytes_max must be {BYTES_LEAST:,} to {BYTES_MOST:,}, of which {RESERVE_BYTES:,} are kept for what drops "
+            f"records; got {settings.bytes_max!r}"
+        )
     return settings

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 from headwater.config import Config
 from headwater.errors import StoreReplaced
+from headwater.stores.bucket.address import RESERVE_BYTES
 from headwater.stores.bucket.keeper import BucketKeeper
 from headwater.stores.bucket.lease import end_all
 from headwater.stores.contract import Fact, RaceLost
@@ -18,7 +19,7 @@ from headwater.stores.sqlite.scratch_file import ScratchFile
 
 log = logging.getLogger(__name__)
 
-RESERVE_PAGES = 1_024
+RESERVE_PAGES = RESERVE_BYTES // PAGE_BYTES
 SPARE_PAGES = 256
 # Beyond this part of a file that holds nothing, it is made smaller before it is sent whole.
 SLACK_PARTS = 4
@@ -39,7 +40,7 @@ class PageReserve(Reserve):
     def __init__(self, bytes_max: int, keeper: BucketKeeper) -> None:
         super().__init__("", 0)
         self._keeper = keeper
-        self._pages = max(bytes_max // PAGE_BYTES, 2 * RESERVE_PAGES)
+        self._pages = bytes_max // PAGE_BYTES
         self._connection: SqliteConnection | None = None
 
     def guard(self, connection: SqliteConnection) -> None:
