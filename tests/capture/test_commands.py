@@ -1,5 +1,6 @@
 """`headwater capture` and what the metrics say of it."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -7,11 +8,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import headwater
 from headwater.app import make_router
+from headwater.clock import SystemClock
 from headwater.doors.wire import Request
 from headwater.log.operations import Reach
 from headwater.model.capture import CaptureState, encode_state
 from headwater.model.principal import Principal, Scope
 from tests.cli.program import Program
+from tests.contracts.clock import FakeClock
 from tests.postgres_server import USER, Server
 
 NAME = "capture_commands"
@@ -77,6 +80,20 @@ def test_nothing_is_listed_where_nothing_was_captured(tmp_path: Path) -> None:
     program = Program(tmp_path)
     program.run("push", "other", "1")
     assert "nothing is captured" in program.run("capture", "list").err
+
+
+async def test_figures_of_a_capture_that_is_not_seen_any_more_are_told_as_those_of_then(tmp_path: Path) -> None:
+    note = encode_state(CaptureState(queue="changes", lag_bytes=0, kept_bytes=9))
+    for name, clock in (("running", SystemClock()), ("stopped", FakeClock())):
+        async with headwater.open(str(tmp_path / "headwater.db"), clock=clock) as hw:
+            await hw.queues_service.run(Reach(database=hw.name, name=f"capture/{name}", number=1, note=note))
+    listed = await asyncio.to_thread(Program(tmp_path).run, "capture", "list")
+    [running] = [line for line in listed.lines() if line.startswith("running")]
+    [stopped] = [line for line in listed.lines() if line.startswith("stopped")]
+    assert "0 bytes" in running
+    assert "when seen" not in running
+    assert "0 bytes when seen" in stopped
+    assert "9 bytes when seen" in stopped
 
 
 async def test_the_metrics_tell_what_a_source_keeps_to_those_who_may_use_the_queue(tmp_path: Path) -> None:

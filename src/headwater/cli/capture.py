@@ -17,6 +17,7 @@ from headwater.cli.exits import Misuse
 from headwater.cli.output import iso_time, plural
 from headwater.cli.session import opened, told_to_end
 from headwater.cli.settings import Settings
+from headwater.clock import SECOND, SystemClock
 
 if TYPE_CHECKING:
     from headwater.capture import Captured, Source
@@ -38,6 +39,8 @@ Name = Annotated[
         "--name", help="What the capture, its slot and its publication are called.", show_default="the first table"
     ),
 ]
+# A capture that runs says something every ten seconds.
+STALE_SECONDS = 30
 COLUMNS = ("NAME", "QUEUE", "CHANGES", "BEHIND", "KEPT FOR IT", "SEEN", "ALARM")
 
 
@@ -126,6 +129,9 @@ def _row(milestone: "Milestone") -> tuple[object, ...]:
     about = _document(milestone)
     behind, kept = (_bytes(about[name]) for name in ("lag_bytes", "kept_bytes"))
     what = "copying" if about["copying"] else behind
+    if SystemClock().now() - milestone.reached_at > STALE_SECONDS * SECOND:
+        # It does not run, and its source goes on: nobody knows here how far behind it is by now.
+        what, kept = f"{what} when seen", f"{kept} when seen"
     return (
         about["name"],
         about["queue"],
