@@ -4,12 +4,17 @@ import pytest
 from msgspec import Raw
 
 from headwater.errors import LeaseLost, QueueMissing, UnknownRecord
-from headwater.log.operations import Ack, Batch, Configure, Extend, Pop, Push, Seek
+from headwater.log.operations import Ack, Batch, Configure, Extend, Pop, Push, Seek, Transaction
 from headwater.model.cursor import Outcome
 from headwater.model.names import PartitionId
-from headwater.model.record import Record
+from headwater.model.record import Record, decode_payload
+from headwater.stores.questions import DeadLetter
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import Log, ack, payloads, report
+
+
+def decoded(letter: DeadLetter) -> object:
+    return decode_payload(letter.record.data)
 
 
 async def test_a_leased_partition_is_not_popped_by_its_group(log: Log) -> None:
@@ -291,6 +296,64 @@ async def test_an_unknown_transaction_id_is_refused_with_the_whole_report(log: L
     with pytest.raises(UnknownRecord):
         await log.run(report(batch, {"1": Outcome.COMPLETED, "9": Outcome.COMPLETED}))
     await log.run(report(batch, {"1": Outcome.COMPLETED, "2": Outcome.COMPLETED}))
+
+
+async def push_ids_again(log: Log, clock: FakeClock) -> None:
+    """Two messages of one id, which the queue's window lies between, and others around them."""
+    await log.configure(deduplication_seconds=60)
+    await log.push("zero", "first", ids=["W", "X"])
+    clock.advance(61)
+    await log.push("second", "third", ids=["X", "Y"])
+
+
+async def test_a_lease_never_has_one_transaction_id_twice(log: Log, clock: FakeClock) -> None:
+    await push_ids_again(log, clock)
+    batch = await log.take(10)
+    assert payloads(batch) == ["zero", "first"]
+    await log.run(report(batch, {"X": Outcome.COMPLETED, "W": Outcome.COMPLETED}))
+    again = await log.take(10)
+    assert payloads(again) == ["second", "third"]
+    await log.run(report(again, {"X": Outcome.DEAD, "Y": Outcome.COMPLETED}))
+    assert [decoded(letter) for letter in await log.dead_letters()] == ["second"]
+
+
+async def test_an_id_that_fails_and_is_there_again_is_never_taken_for_the_later_message(
+    log: Log, clock: FakeClock
+) -> None:
+    await push_ids_again(log, clock)
+    batch = await log.take(10)
+    await log.run(report(batch, {"W": Outcome.COMPLETED, "X": Outcome.FAILED}))
+    clock.advance(3600)
+    assert await log.drain() == ["first", "second", "third"]
+
+
+async def test_a_settled_record_is_not_taken_for_a_later_one_of_its_id(log: Log, clock: FakeClock) -> None:
+    await log.push("zero", "one", "two", ids=["A", "B", "C"])
+    batch = await log.take(10)
+    await log.run(report(batch, {"B": Outcome.COMPLETED, "A": Outcome.RELEASED, "C": Outcome.RELEASED}))
+    clock.advance(10_000_000)
+    await log.push("one again", ids=["B"])
+    again = await log.take(10)
+    assert payloads(again) == ["zero", "two", "one again"]
+    await log.run(report(again, {"B": Outcome.DEAD, "A": Outcome.COMPLETED, "C": Outcome.COMPLETED}))
+    assert [decoded(letter) for letter in await log.dead_letters()] == ["one again"]
+
+
+async def test_a_second_report_by_transaction_id_is_refused(log: Log) -> None:
+    await log.push("a", "b", ids=["1", "2"])
+    batch = await log.take(2)
+    await log.run(report(batch, {"1": Outcome.FAILED}))
+    with pytest.raises(UnknownRecord):
+        await log.run(report(batch, {"1": Outcome.COMPLETED}))
+    with pytest.raises(UnknownRecord):
+        await log.run(report(batch, {"": Outcome.COMPLETED}))
+
+
+async def test_a_transaction_settles_the_message_that_was_delivered_under_the_id(log: Log, clock: FakeClock) -> None:
+    await push_ids_again(log, clock)
+    batch = await log.take(10)
+    await log.run(Transaction(operations=(report(batch, {"W": Outcome.COMPLETED, "X": Outcome.COMPLETED}),)))
+    assert await log.drain() == ["second", "third"]
 
 
 async def test_offsets_and_transaction_ids_mix_in_one_report(log: Log) -> None:

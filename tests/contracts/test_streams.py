@@ -117,6 +117,19 @@ async def test_a_stream_that_lets_its_lease_run_out_again_and_again_loses_nothin
     assert await log.dead_letters() == []
 
 
+async def test_an_id_that_was_pushed_again_is_reached_in_the_lease_that_brought_it(log: Log, clock: FakeClock) -> None:
+    await log.push(1, 2, 3, ids=["X", "Y", "Z"])
+    clock.advance(10_000_000)
+    await log.push(4, ids=["X"])
+    batch = await log.take(10)
+    assert payloads(batch) == [1, 2, 3]
+    await log.run(advance(batch, "Z"))
+    last = await log.take(10)
+    assert payloads(last) == [4]
+    await log.run(advance(last, "X"))
+    assert await log.pop() == []
+
+
 async def test_a_report_through_a_record_that_is_not_leased_is_refused(log: Log) -> None:
     await log.push(0, 1)
     batch = await log.take(group=GROUP)

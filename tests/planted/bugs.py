@@ -2743,4 +2743,19 @@ BUGS = [
         ),
         ("tests/contracts/test_documents.py::test_a_cursor_of_any_query_means_the_same_with_an_index",),
     ),
+    Bug(
+        "one-id-twice-in-a-lease",
+        "a lease has two messages of one transaction id, and an ack by id settles the other one",
+        (Edit("headwater/stores/tables/gathering.py", "if identity in found.ids:", "if identity in found.offsets:"),),
+        (
+            "tests/contracts/test_leases.py::test_a_lease_never_has_one_transaction_id_twice",
+            "tests/doors/queen/test_queues.py::test_a_message_whose_id_was_pushed_before_is_not_settled_in_its_place",
+        ),
+    ),
+    Bug(
+        "settled-again-by-id",
+        "a report by transaction id is taken for a record that was settled before",
+        (Edit("headwater/stores/tables/reports.py", "if offset in left and record", "if record"),),
+        ("tests/contracts/test_leases.py::test_a_settled_record_is_not_taken_for_a_later_one_of_its_id",),
+    ),
 ]

@@ -157,6 +157,26 @@ async def test_a_handler_that_fails_gets_the_message_again(queen: Queen) -> None
     assert await queen.queue("orders").wait(False).pop() == []
 
 
+async def test_a_message_whose_id_was_pushed_before_is_not_settled_in_its_place(queen: Queen) -> None:
+    await queen.queue("orders").config({"retry_limit": 3, "retry_delay": 0}).create()
+    await queen._http_client.post("/api/v1/configure", {"queue": "orders", "options": {"deduplication_seconds": 0}})
+    for data in ("first", "second"):
+        await queen.queue("orders").push([{"data": data, "transactionId": "X"}])
+    seen: list[str] = []
+    done = asyncio.Event()
+
+    async def handle(message: Message) -> None:
+        seen.append(message["data"])
+        if seen == ["first", "second"]:
+            raise RuntimeError("not yet")
+        if len(seen) == 3:
+            done.set()
+
+    await queen.queue("orders").batch(2).each().timeout_millis(200).consume(handle, signal=done)
+    assert seen == ["first", "second", "second"]
+    assert await queen.queue("orders").wait(False).pop() == []
+
+
 async def test_a_consumer_that_acks_by_itself(queen: Queen) -> None:
     await queen.queue("orders").push([{"data": number} for number in range(3)])
 

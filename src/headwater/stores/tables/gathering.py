@@ -18,7 +18,8 @@ class Found(msgspec.Struct, gc=False):
     """Records gathered for one batch; `due_at` is when the first that may not be delivered yet may be.
 
     `cursor` is the group's, moved over what is not there any more: `lost` records that were dropped unread, and those
-    whose own time is over. `room` is how many bytes more may be brought.
+    whose own time is over. `room` is how many bytes more may be brought. `ids` are the transaction ids of the batch,
+    which has `ended` before a record that has one of them.
     """
 
     cursor: Cursor
@@ -29,6 +30,8 @@ class Found(msgspec.Struct, gc=False):
     records: list[Record] = []
     lost: int = 0
     due_at: int | None = None
+    ids: set[str] = set()
+    ended: bool = False
 
 
 def collect(
@@ -41,13 +44,30 @@ def collect(
     if cursor.settled:
         settled = set(cursor.settled)
         places = [index for index in range(first, last) if begin + index not in settled][:room]
-        count = _fitting(found, [records[index] for index in places])
+        count = _fitting(found, _apart(found, [records[index] for index in places]))
         found.offsets.extend([Offset(begin + index) for index in places[:count]])
     else:
-        count = _fitting(found, records[first : min(last, first + room)])
+        count = _fitting(found, _apart(found, records[first : min(last, first + room)]))
         found.offsets.extend(cast("Iterable[Offset]", range(begin + first, begin + first + count)))
     found.written_at.extend([header.written_at] * count)
     found.lsns.extend([header.lsn] * count)
+
+
+def _apart(found: Found, records: list[Record]) -> list[Record]:
+    """Those before the first whose transaction id the batch has already. An id that is pushed again after the queue's
+    window is another message: in one lease with the first, a report by id could mean either."""
+    ids = [record.transaction_id for record in records]
+    named = [identity for identity in ids if identity]
+    if len(set(named)) == len(named) and found.ids.isdisjoint(named):
+        found.ids.update(named)
+        return records
+    for count, identity in enumerate(ids):
+        if identity in found.ids:
+            found.ended = True
+            return records[:count]
+        if identity:
+            found.ids.add(identity)
+    return records
 
 
 def _fitting(found: Found, records: list[Record]) -> int:

@@ -371,7 +371,8 @@ class Pops(Subject):
                 break
             collect(found, header, records, cursor, limit, stop)
             if (
-                found.room <= 0
+                found.ended
+                or found.room <= 0
                 or len(found.offsets) >= limit
                 or (stop is not None and header.first_offset + header.count >= stop)
             ):

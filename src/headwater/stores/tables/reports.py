@@ -130,10 +130,20 @@ class Reports(Subject):
     def _place(self, name: int | str, partition: Partition, cursor: Cursor) -> int:
         if isinstance(name, int):
             return name
+        offset = self._places(partition, cursor).get(name)
+        if offset is None:
+            raise _not_in_lease(name)
+        return offset
+
+    def _places(self, partition: Partition, cursor: Cursor) -> dict[str, int]:
+        """The records that nobody has reported on yet, by transaction id. Only a lease that an earlier version has made
+        has an id twice: there it means the first."""
+        left = set(rules.outstanding(cursor))
+        places: dict[str, int] = {}
         for offset, record, _ in self._cursors.records_between(partition.id, cursor.position, cursor.leased_to):
-            if record.transaction_id == name:
-                return offset
-        raise UnknownRecord(f"no record with transaction id {name!r} is in this lease")
+            if offset in left and record.transaction_id:
+                places.setdefault(record.transaction_id, offset)
+        return places
 
     def extend(self, operation: Extend, now: Timestamp) -> Extended:
         """Keep a live lease for longer."""
@@ -270,12 +280,15 @@ class Reports(Subject):
             return dict.fromkeys(operation.offsets or rules.outstanding(cursor), Outcome.COMPLETED)
         places: dict[str, int] = {}
         if any(isinstance(name, str) for name in operation.outcomes):
-            leased = self._cursors.records_between(partition.id, cursor.position, cursor.leased_to)
-            places = {record.transaction_id: offset for offset, record, _ in leased}
+            places = self._places(partition, cursor)
         outcomes: dict[int, Outcome] = {}
         for name, outcome in operation.outcomes.items():
             offset = name if isinstance(name, int) else places.get(name)
             if offset is None:
-                raise UnknownRecord(f"no record with transaction id {name!r} is in this lease")
+                raise _not_in_lease(name)
             outcomes[offset] = outcome
         return outcomes
+
+
+def _not_in_lease(name: int | str) -> UnknownRecord:
+    return UnknownRecord(f"no record with transaction id {name!r} is in this lease, or it was settled before")
