@@ -43,7 +43,7 @@ async def ask(path: str, method: str = "GET", lsn: int | None = 12, **headers: s
         cast(JobService, None),
         cast(LogReading, None),
         cast(Tail, None),
-        cast(Committer, SimpleNamespace(on_buried=[])),
+        cast(Committer, SimpleNamespace(on_held=[])),
         "1.2.3",
     )
     door = for_this_machine(make_door(site))

@@ -8,13 +8,14 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+import headwater
 from headwater.doors.access_log import logged
 from headwater.doors.proxies import behind_proxies, parse_networks
 from headwater.doors.wire import Request, Response
 from headwater.errors import ConfigError
 from tests.doors.conftest import MakeDoor
 from tests.doors.live_door import LiveDoor
-from tests.doors.test_queues import ack, pop, push
+from tests.doors.test_queues import ack, pop, push, report
 from tests.waiting import expect_soon
 
 
@@ -47,6 +48,40 @@ def test_metrics_count_what_was_done(client: httpx.Client) -> None:
     assert found["headwater_sync_seconds_count"] >= 1
     # Those who read the metrics ask, too; that is told the next time.
     assert samples(client)["headwater_question_seconds_count{ListQueues}"] >= 1
+
+
+def test_metrics_count_what_transactions_do(client: httpx.Client) -> None:
+    push(client, 1, 2)
+    messages = pop(client, batch=2)
+    acks = [{"type": "ack", **report(message)} for message in messages]
+    pushes = {"type": "push", "items": [{"queue": "invoices", "payload": number} for number in range(3)]}
+    for _ in range(2):
+        body = {"operations": [*acks, pushes], "idempotencyKey": "once"}
+        assert client.post("/api/v1/transaction", json=body).json()["success"] is True
+    found = samples(client)
+    assert (found["headwater_records_pushed_total"], found["headwater_records_settled_total"]) == (5, 2)
+    counters = client.get("/api/v1/status").json()["counters"]
+    assert (counters["pushed_records"], counters["settled_records"]) == (5, 2)
+
+
+async def test_metrics_count_what_consumers_and_transactions_of_our_client_do(
+    door: LiveDoor, client: httpx.Client
+) -> None:
+    async with headwater.connect(door.url) as hw:
+        orders = hw.queue("orders")
+        await orders.push_many(list(range(10)))
+        seen = 0
+        async with orders.consume(batch=3) as messages:
+            async for _ in messages:
+                seen += 1
+                if seen == 10:
+                    break
+        async with hw.transaction() as transaction:
+            transaction.push("orders", 11)
+        (last,) = await orders.pop(batch=10)
+        await orders.release([last])
+    found = samples(client)
+    assert (found["headwater_records_pushed_total"], found["headwater_records_settled_total"]) == (11, 10)
 
 
 def test_metrics_count_messages_that_die_with_their_lease(client: httpx.Client) -> None:

@@ -2758,4 +2758,16 @@ BUGS = [
         (Edit("headwater/stores/tables/reports.py", "if offset in left and record", "if record"),),
         ("tests/contracts/test_leases.py::test_a_settled_record_is_not_taken_for_a_later_one_of_its_id",),
     ),
+    Bug(
+        "transactions-uncounted",
+        "what a transaction pushes and settles is in no counter",
+        (
+            Edit(
+                "headwater/doors/work.py",
+                "isinstance(operation, Transaction) and isinstance(result, Transacted)",
+                "isinstance(operation, Transaction) and isinstance(result, Acked)",
+            ),
+        ),
+        ("tests/doors/test_operation.py::test_metrics_count_what_transactions_do",),
+    ),
 ]

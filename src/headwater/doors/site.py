@@ -13,10 +13,10 @@ from headwater.doors.realtime.limits import RealtimeLimits
 from headwater.doors.realtime.rooms import Audience
 from headwater.doors.realtime.table import HANDLERS
 from headwater.doors.wire import Request
-from headwater.doors.work import Work
+from headwater.doors.work import Work, effects_of
 from headwater.errors import HeadwaterError, InvalidOption, NotAllowed, Overloaded
 from headwater.log.committer import CommittedPush, Committer
-from headwater.log.operations import Acked, Popped, Push
+from headwater.log.operations import Acked, Commit, Push
 from headwater.log.tail import Tail
 from headwater.model.command_template import CommandTemplate
 from headwater.model.idempotency import scoped_key
@@ -112,7 +112,7 @@ class Site:
         self.large_commits = asyncio.Semaphore(1)
         self.tail = tail
         self.committer = committer
-        committer.on_buried.append(self.buried)
+        committer.on_held.append(self.held)
         self.version = version
         self.process = "0"
         self.commands: Mapping[str, CommandTemplate] = {}
@@ -166,39 +166,24 @@ class Site:
         key = (method, path, status)
         self.requests[key] = self.requests.get(key, 0) + 1
 
-    def pushed(self, pushes: Sequence[Push], answers: Sequence[CommittedPush | HeadwaterError]) -> None:
-        """Count what became of pushes."""
+    def held(self, commit: Commit) -> None:
+        """Count what a commit of this process did: every way in, and what no way in asked for, ends in one."""
+        for database, name, count in effects_of(commit):
+            self.work_of(database).add(name, count)
+
+    def refuse_pushes(self, pushes: Sequence[Push], answers: Sequence[CommittedPush | HeadwaterError]) -> None:
+        """Count the records of those pushes that were refused."""
         for push, answer in zip(pushes, answers, strict=True):
-            work, count = self.work_of(push.database), len(push.records)
             if isinstance(answer, HeadwaterError):
-                work.add("refused_records", count)
-                continue
-            duplicates = len(answer.result.duplicates) if answer.result is not None else 0
-            work.add("pushed_records", count - duplicates)
-            if duplicates:
-                work.add("duplicate_records", duplicates)
+                self.work_of(push.database).add("refused_records", len(push.records))
 
-    def popped(self, database: str, popped: Popped) -> None:
-        """Count what was delivered."""
-        work = self.work_of(database)
-        work.add("pops_with_records", 1)
-        work.add("popped_records", sum(len(batch.offsets) for batch in popped.batches))
-
-    def settled(
+    def refuse_reports(
         self, database: str, reports: Sequence[Sequence[object]], outcomes: Sequence[Acked | HeadwaterError]
     ) -> None:
-        """Count what consumers said of messages."""
-        work = self.work_of(database)
+        """Count the records of those reports that were refused."""
         for said, outcome in zip(reports, outcomes, strict=True):
             if isinstance(outcome, HeadwaterError):
-                work.add("refused_reports", len(said))
-            else:
-                work.add("settled_records", len(said))
-
-    def buried(self, counts: Mapping[str, int]) -> None:
-        """Count what a commit of this process buried, by database: on a report, or because a lease had run out."""
-        for database, count in counts.items():
-            self.work_of(database).add("dead_letters", count)
+                self.work_of(database).add("refused_reports", len(said))
 
 
 def check_scope(request: Request, scope: Scope, or_scope: Scope | None = None) -> None:

@@ -5,7 +5,12 @@ The rates look back over a fixed time, not to whoever asked last: one who asks d
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+
+from headwater.errors import HeadwaterError
+from headwater.log.flow_operations import Loaded
+from headwater.log.operations import Acked, Commit, Operation, Popped, Push, Pushed, Transacted, Transaction
+from headwater.model.names import SYSTEM_PREFIX
 
 COUNTED = (
     "pushed_records",
@@ -40,6 +45,35 @@ class Work:
         begin = int(self._now()) - RATE_SECONDS
         before = next((counters for second, counters in self._before if second > begin), self.counters)
         return {name: (self.counters[name] - before[name]) / RATE_SECONDS for name in COUNTED}
+
+
+def effects_of(commit: Commit) -> Iterator[tuple[str, str, int]]:
+    """What a commit did, as database, counter and count: whichever way its operations came, alone or in a transaction.
+    What an earlier commit has answered was counted then."""
+    for operation, result in zip(commit.operations, commit.results, strict=bool(commit.operations)):
+        if operation is not None and not isinstance(result, HeadwaterError):
+            yield from _effects(operation, result)
+    for database, count in commit.buried.items():
+        yield database, "dead_letters", count
+
+
+def _effects(operation: Operation, result: object) -> Iterator[tuple[str, str, int]]:
+    database = operation.database
+    if isinstance(operation, Transaction) and isinstance(result, Transacted):
+        for step, came_to in zip(operation.operations, result.results, strict=True):
+            yield from _effects(step, came_to)
+    elif isinstance(operation, Push) and isinstance(result, Pushed):
+        if not operation.queue.startswith(SYSTEM_PREFIX):
+            yield database, "pushed_records", len(operation.records) - len(result.duplicates)
+            if result.duplicates:
+                yield database, "duplicate_records", len(result.duplicates)
+    elif isinstance(result, Loaded):
+        yield database, "pushed_records", result.count
+    elif isinstance(result, Popped) and result.batches:
+        yield database, "pops_with_records", 1
+        yield database, "popped_records", sum(len(batch.offsets) for batch in result.batches)
+    elif isinstance(result, Acked) and result.settled:
+        yield database, "settled_records", result.settled
 
 
 def together(several: "list[Mapping[str, float]]") -> dict[str, float]:

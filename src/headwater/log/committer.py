@@ -19,7 +19,7 @@ goes to the head of those that wait, and is applied again to what the store hold
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from headwater.clock import Clock
@@ -85,7 +85,8 @@ class Committer:
         self._closed: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.on_orphan: Callable[[Operation, object], None] = lambda operation, result: None
-        self.on_buried: list[Callable[[Mapping[str, int]], None]] = []
+        # They hear of every commit that holds.
+        self.on_held: list[Callable[[Commit], None]] = []
         # Whether the disk has refused a commit for want of room, and no room was found since.
         self.full = False
         self.commits = 0
@@ -451,9 +452,8 @@ class Committer:
 
     def _tell(self, commit: Commit) -> None:
         """A commit holds: those hear of it who count or follow."""
-        if commit.buried:
-            for call in self.on_buried:
-                call(commit.buried)
+        for call in self.on_held:
+            call(commit)
         self._on_commit(commit)
 
     def _go_on(self) -> None:

@@ -196,11 +196,13 @@ class Pop(Operation[Popped], frozen=True, kw_only=True):
 
 
 class Acked(msgspec.Struct, frozen=True, gc=False):
-    """The lease after a report: whether it ended, which records went to the dead letters, what waits behind."""
+    """The lease after a report: whether it ended, which records went to the dead letters, what waits behind, and how
+    many records the report settled: all of it but those that were given back."""
 
     lease_ended: bool
     buried: tuple[int, ...] = ()
     waiting: bool = False
+    settled: int = 0
 
 
 class Ack(Operation[Acked], frozen=True, kw_only=True):
@@ -479,7 +481,8 @@ class Touch(msgspec.Struct, frozen=True, gc=False):
 class Commit(msgspec.Struct, frozen=True):
     """What one transaction did: an answer or an error for each operation, and the segments it added. `full` is set when
     there was no room for all of them, and only those were applied that make some. `added` is what it did to the log,
-    where the store can tell without a look. `buried` is how many records of each database failed for good."""
+    where the store can tell without a look. `buried` is how many records of each database failed for good. `operations`
+    are those that took effect, by the places of their results; None is one that an earlier commit has answered."""
 
     results: list[Any]
     touched: list[Touch]
@@ -487,3 +490,4 @@ class Commit(msgspec.Struct, frozen=True):
     full: StoreFull | None = None
     added: Added | None = None
     buried: Mapping[str, int] = {}
+    operations: Sequence[Operation | None] = ()

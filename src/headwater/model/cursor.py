@@ -179,6 +179,11 @@ def settle(cursor: Cursor, outcomes: Mapping[int, Outcome], options: QueueOption
     return Settled(_end_lease(unseen, now), buried)
 
 
+def count_settled(outcomes: Mapping[int, Outcome]) -> int:
+    """How many records a report is the last word on for this delivery: those that are given back were not worked on."""
+    return sum(outcome is not Outcome.RELEASED for outcome in outcomes.values())
+
+
 def chance_of(token: int) -> float:
     """A number from 0 to below 1 that is another for every lease, and the same however often it is asked for."""
     return crc32(b"%d" % token) / 2**32

@@ -121,7 +121,7 @@ def _said(site: Site, request: Request, send: RoomSend) -> RoomPush:
 async def _push_all(site: Site, request: Request, pushes: Sequence[Push], body: PushRequest | SendRequest) -> Response:
     pushes = with_keys(list(pushes), key_of(request, body.key))
     answers = await site.queues.push_each(pushes, body.durability)
-    site.pushed(pushes, answers)
+    site.refuse_pushes(pushes, answers)
     said = []
     for answer in answers:
         if isinstance(answer, HeadwaterError):
@@ -147,8 +147,6 @@ async def pop(site: Site, request: Request, body: PopRequest) -> Response:
         await are_pops_held_off(site, request, seconds)
         return json_response(PopResponse([], site.clock.now()))
     popped = await site.queues.pop_batches(operation, seconds, reports, parked=request.park, is_known=request.is_known)
-    if popped.batches:
-        site.popped(operation.database, popped)
     response = json_response(PopResponse(popped.batches, site.clock.now()))
     if not popped.batches:
         return response
@@ -161,7 +159,7 @@ async def report(site: Site, request: Request, body: ReportRequest) -> Response:
     """Say what became of records."""
     operations = [await _allowed(site, request, report, report.key) for report in body.reports]
     outcomes = await site.queues.settle_each(operations)
-    site.settled(
+    site.refuse_reports(
         request.principal.database,
         [list(report.outcomes or report.offsets or [0]) for report in body.reports],
         outcomes,

@@ -56,7 +56,6 @@ async def _pop(site: Site, request: Request, query: PopQuery, queue: str, partit
     popped = await site.queues.pop_batches(operation, seconds, parked=request.park, is_known=request.is_known)
     if not popped.batches:
         return NOTHING
-    site.popped(operation.database, popped)
     response = json_response(answer_of(popped.batches))
     if operation.auto_ack:
         return structs.replace(response, done=True)

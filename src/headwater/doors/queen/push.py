@@ -51,7 +51,7 @@ async def push(site: Site, request: Request, body: PushBody) -> Response:
     for answer in answers:
         if isinstance(answer, KeyReused):
             raise answer
-    site.pushed(pushes, answers)
+    site.refuse_pushes(pushes, answers)
     refused = [answer for answer in answers if is_of_the_store(answer)]
     if refused and len(refused) == len(answers):
         # The store itself took nothing: many clients look no further than the status.

@@ -113,7 +113,7 @@ async def _hand_in(
     for lease, lane in zip(leases, lanes, strict=True):
         missing = QueueMissing(f"there is no partition {lease[0]}")
         found.append((lane, missing if lane is None else next(settled)))
-    site.settled(request.principal.database, reports, [outcome for _, outcome in found])
+    site.refuse_reports(request.principal.database, reports, [outcome for _, outcome in found])
     return found
 
 

@@ -110,12 +110,13 @@ class Reports(Subject):
         self._cursors.bury(group, partition, settled.buried, burial)
         after = self._cursors.caught_up(settled.cursor, partition.id) if settled.released else settled.cursor
         self._cursors.write(group, partition.id, after)
-        return Acked(settled.released, settled.buried, settled.released and after.ready_at is not None)
+        waiting = settled.released and after.ready_at is not None
+        return Acked(settled.released, settled.buried, waiting, rules.count_settled(outcomes))
 
     def _settle_all(self, group: Group, partition: Partition, cursor: Cursor, now: Timestamp) -> Acked:
         done = self._cursors.caught_up(rules.settle_all(cursor, now), partition.id)
         self._cursors.write(group, partition.id, done)
-        return Acked(True, (), done.ready_at is not None)
+        return Acked(True, (), done.ready_at is not None, cursor.leased_to - cursor.position)
 
     def advance(self, operation: Advance, now: Timestamp) -> Acked:
         """Settle a live lease up to one record."""
@@ -125,7 +126,8 @@ class Reports(Subject):
         settled = rules.advance(cursor, through, release=operation.release, now=now)
         after = self._cursors.caught_up(settled.cursor, partition.id)
         self._cursors.write(group, partition.id, after)
-        return Acked(True, (), after.ready_at is not None)
+        count = sum(offset <= through for offset in rules.outstanding(cursor))
+        return Acked(True, (), after.ready_at is not None, count)
 
     def _place(self, name: int | str, partition: Partition, cursor: Cursor) -> int:
         if isinstance(name, int):

@@ -90,7 +90,7 @@ class Writer:
         names = self.catalog.version
         for begin in self._begin:
             begin(now)
-        repeated = False
+        repeated, applied = False, list[Operation | None](operations)
         kind = _plain_kind(operations)
         at_once = None if kind is None else self._at_once.get(kind)
         if at_once is not None:
@@ -98,7 +98,7 @@ class Writer:
         elif kind is not None and len(operations) == 1:
             results = [self._try(operations[0], now)]
         else:
-            results, repeated = self._together(operations, now)
+            results, repeated = self._together(operations, applied, now)
         for flush in self._flush:
             flush()
         for close in self._close:
@@ -107,10 +107,13 @@ class Writer:
         if wrote:
             self.clock_jumps.wrote(now)
         touched, added = self.segments.take_added(now, names != self.catalog.version)
-        return Commit(results, touched, wrote, added=added, buried=self.cursors.take_buried())
+        return Commit(results, touched, wrote, added=added, buried=self.cursors.take_buried(), operations=applied)
 
-    def _together(self, operations: Sequence[Operation], now: Timestamp) -> tuple[list[object], bool]:
-        """What operations came to, kind by kind, and whether one of them was answered in an earlier commit."""
+    def _together(
+        self, operations: Sequence[Operation], applied: list[Operation | None], now: Timestamp
+    ) -> tuple[list[object], bool]:
+        """What operations came to, kind by kind, and whether one of them was answered in an earlier commit; those that
+        are only answered again are taken out of `applied`."""
         results: list[object] = [None] * len(operations)
         phases: tuple[list[int], ...] = ([], [], [], [], [])
         firsts: dict[tuple[str, str], int] = {}
@@ -121,7 +124,7 @@ class Writer:
                 if type(before) is Remembered and isinstance(operation, Pop):
                     before = self._popped_before(operation, before.answer, now, SAME_KEY if first < index else None)
                 if before is not None:
-                    results[index] = before
+                    results[index], applied[index] = before, None
                     continue
             phases[self._phases.get(type(operation), Phase.FIRST)].append(index)
         self._applied.refuse_wholly(operations, results, phases[Phase.PUSHES])
