@@ -171,6 +171,32 @@ def test_workers_make_no_new_store_where_theirs_was_moved_away_and_go_on_when_it
         queuectl.expect(0, "wait", "b", "--timeout", "60s")
 
 
+def test_what_a_killed_worker_held_comes_back_at_once_when_its_store_was_away_before(
+    queuectl: Queuectl, tmp_path: Path
+) -> None:
+    queuectl.expect(0, "config", "set", "lease", "600")
+    queuectl.expect(0, "config", "set", "backoff-base", "1")
+    away = tmp_path / "away"
+    away.mkdir()
+    with queuectl.workers("--count", "1"):
+        expect_soon(lambda: len(worker_processes(queuectl)) == 1, LONG)
+        (first,) = worker_processes(queuectl)
+        files = list(tmp_path.glob("headwater.db*"))
+        for file in files:
+            file.rename(away / file.name)
+        expect_soon(lambda: not is_running(first), LONG)
+        for file in files:
+            (away / file.name).rename(file)
+        queuectl.expect(
+            0, "enqueue", json.dumps({"id": "a", "command": "[ -e again ] || { touch again; sleep 1000; }"})
+        )
+        expect_state(queuectl, "a", "processing")
+        expect_soon((tmp_path / "again").exists, LONG)
+        (holder,) = [pid for pid in worker_processes(queuectl) if is_running(pid)]
+        os.kill(holder, signal.SIGKILL)
+        queuectl.expect(0, "wait", "a", "--timeout", "60s")
+
+
 def test_workers_end_when_their_supervisor_is_killed(queuectl: Queuectl) -> None:
     pid = queuectl.folder / "pid"
     queuectl.expect(0, "enqueue", json.dumps({"id": "a", "command": f"echo $$ > {pid}; sleep 0.5"}))

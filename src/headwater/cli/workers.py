@@ -12,7 +12,7 @@ import os
 import signal
 from collections.abc import Collection
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
@@ -20,15 +20,17 @@ from headwater.cli.commands import Result, Working, command, line, table
 from headwater.cli.exits import ExitCode, Misuse
 from headwater.cli.job_views import Watch
 from headwater.cli.output import iso_time, note, plural, print_json
-from headwater.cli.session import opened, reached, run_fast
+from headwater.cli.session import make_headwater, opened, reached, run_fast, start
 from headwater.cli.settings import Settings, settings_of
 from headwater.cli.watching import watch
-from headwater.errors import InvalidName
+from headwater.errors import HeadwaterError, InvalidName
 from headwater.model.job import LOAD_SECONDS_MAX, LOOP_SECONDS_MAX, JobState
 from headwater.model.names import check_name
 
 if TYPE_CHECKING:
+    from headwater.app import Headwater
     from headwater.services.database import Database
+    from headwater.services.jobs import JobService
     from headwater.stores.job_questions import WorkerStatus
 
 log = logging.getLogger(__name__)
@@ -130,9 +132,10 @@ async def _warn_of_unknown(hw: "Database", queues: Collection[str]) -> None:
 async def _supervise(settings: Settings, count: int, arguments: tuple[str, ...]) -> tuple[int, int]:
     from headwater.worker.supervisor import Fleet, Supervisor
 
-    async with opened(settings, create=True, housekeeping=None) as hw:
-        await hw.keeper.prepare()
-        supervisor = Supervisor(hw.jobs_service, Fleet(database=settings.database, count=count, arguments=arguments))
+    async with _Handle(settings) as handle:
+        hw = handle.hw
+        fleet = Fleet(database=settings.database, count=count, arguments=arguments)
+        supervisor = Supervisor(hw.jobs_service, fleet, handle.reopen)
         received = [0]
 
         def stop(number: int) -> None:
@@ -154,8 +157,39 @@ async def _supervise(settings: Settings, count: int, arguments: tuple[str, ...])
             print(f"queuectl runs {plural(count, 'worker')} on {settings.store}; Ctrl-C lets them finish", flush=True)
         code = await supervisor.run()
         if "--drain" in arguments and not received[0]:
-            await _tell_left(hw, settings, arguments)
+            await _tell_left(handle.hw, settings, arguments)
         return code, received[0]
+
+
+class _Handle:
+    """The store of a supervisor, open. It outlives a store that is moved away and back."""
+
+    hw: "Headwater"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    async def __aenter__(self) -> Self:
+        await self._open(create=True)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.hw.close()
+
+    async def reopen(self) -> "JobService":
+        """Let go of the store that was lost, and open the one that is there now; one that is not there is not made."""
+        try:
+            await self.hw.close()
+        except HeadwaterError as error:
+            log.debug("the store that was lost could not be closed: %s", error)
+        await self._open(create=False)
+        return self.hw.jobs_service
+
+    async def _open(self, *, create: bool) -> None:
+        hw = make_headwater(self._settings, create=create, housekeeping=None)
+        await start(hw, self._settings)
+        self.hw = hw
+        await hw.keeper.prepare()
 
 
 async def _tell_left(hw: "Database", settings: Settings, arguments: tuple[str, ...]) -> None:

@@ -9,12 +9,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
-from headwater.errors import HeadwaterError
+from headwater.errors import Closed, HeadwaterError, StoreReplaced
 from headwater.log.job_operations import Depart, Rescue
 from headwater.services.jobs import Jobs, JobService
 from headwater.stores.job_questions import WorkerStatus
@@ -34,6 +35,10 @@ SILENT_SECONDS_MAX = 120.0
 SILENT_LOOKS = 12
 # How long one may take that was told to end at once.
 END_SECONDS_MAX = 10.0
+
+
+Result = TypeVar("Result")
+Reopen = Callable[[], Awaitable[JobService]]
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,8 +72,11 @@ class Supervisor:
     supervisor, by `queuectl worker stop`, or because nothing was left to drain. A worker that got a signal from anybody
     else, a job perhaps, is replaced."""
 
-    def __init__(self, service: JobService, fleet: Fleet) -> None:
+    def __init__(self, service: JobService, fleet: Fleet, reopen: Reopen | None = None) -> None:
+        """`reopen` opens the store anew when it was away, and is back; without it one that was lost stays so."""
         self._service = service
+        self._reopen = reopen
+        self._reopening = asyncio.Lock()
         self._fleet = fleet
         self._children: dict[int, _Child] = {}
         # Whoever this process had started before is none of ours.
@@ -164,15 +172,15 @@ class Supervisor:
     async def _look_for_silent(self) -> None:
         """A worker that runs and does not get to renew its lease holds nothing any more, and would never end."""
         pause = self._fleet.silent_seconds_max / SILENT_LOOKS
-        jobs = Jobs(self._service, self._fleet.database)
         while True:
             await asyncio.sleep(pause)
             try:
-                found = {worker.id: worker for worker in await jobs.workers()}
+                known = await self._reach(lambda service: Jobs(service, self._fleet.database).workers())
+                found = {worker.id: worker for worker in known}
                 silent = [one for one in self._children.values() if self._is_silent(one, found.get(one.id), pause)]
                 if silent:
                     # Where nobody can write, a full disk say, no worker is at fault: this is an error then.
-                    await self._service.run(Rescue())
+                    await self._reach(lambda service: service.run(Rescue()))
             except HeadwaterError as error:
                 log.warning("whether workers renew their leases cannot be seen now: %s", error)
                 continue
@@ -189,6 +197,21 @@ class Supervisor:
         elif child.seen_at is not None:
             child.silent_looks += 1
         return child.silent_looks * pause >= max(self._fleet.silent_seconds_max, 2 * child.lease_seconds)
+
+    async def _reach(self, work: Callable[[JobService], Awaitable[Result]]) -> Result:
+        """What the store answers. A handle whose store was away stays without it when that is back: workers that are
+        started then find it, and so must whoever takes back what they held."""
+        service = self._service
+        try:
+            return await work(service)
+        except (StoreReplaced, Closed):
+            if self._reopen is None:
+                raise
+        async with self._reopening:
+            if self._service is service:
+                self._service = await self._reopen()
+                log.warning("the store was away; it is open again")
+        return await work(self._service)
 
     def _start(self) -> _Child:
         name = f"{socket.gethostname().partition('.')[0]}-{secrets.token_hex(4)}"
@@ -209,7 +232,7 @@ class Supervisor:
         kill_strays(self._others | set(self._children))
         operation = Depart(database=self._fleet.database, worker=child.id, reason=f"the worker {how}")
         try:
-            await self._service.run(operation)
+            await self._reach(lambda service: service.run(operation))
         except HeadwaterError as error:
             log.warning("what worker %s held comes back when its lease runs out: %s", child.id, error)
 
