@@ -60,8 +60,6 @@ class Headwater(Database):
             store, recent_bytes_max=config.recent_bytes_max, recent_segments_max=config.recent_segments_max
         )
         timings = Timings()
-        measured = timed(store, timings)
-        self.followers = Followers(measured, self.tail)
         self.committer = Committer(
             store,
             clock,
@@ -69,6 +67,8 @@ class Headwater(Database):
             on_commit=self._committed if config.wakeup_redis else self.tail.committed,
             timings=timings,
         )
+        measured = timed(store, timings, self.committer.home)
+        self.followers = Followers(measured, self.tail, self.committer.home)
         room_settings = rooms or RoomSettings()
         self.keeper = Keeper(store, self.committer, clock, with_cleanup(config, room_settings.cleanup_interval))
         self.wakeup: Wakeup | None = None
@@ -137,6 +137,7 @@ class Headwater(Database):
         life = self.queues_service.life
         if not life.is_open:
             return
+        self.committer.home.check()
         self.committer.hurry()
         await self.queues_service.holdings.close()
         await self.rooms_service.close()
@@ -160,7 +161,7 @@ class Headwater(Database):
 
     def access_tokens(self, database: str = "") -> AccessTokens:
         """The access tokens of a database, this one's unless another is named."""
-        return AccessTokens(self.store, self.committer, self.clock, database or self.name)
+        return AccessTokens(self.queues_service.store, self.committer, self.clock, database or self.name)
 
 
 def with_cleanup(config: Config, cleanup_interval: float) -> Config:

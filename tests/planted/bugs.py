@@ -2770,4 +2770,10 @@ BUGS = [
         ),
         ("tests/doors/test_operation.py::test_metrics_count_what_transactions_do",),
     ),
+    Bug(
+        "pushed-from-another-loop",
+        "a push from another event loop takes effect and raises",
+        (Edit(COMMITTER, "        self.home.check()\n", ""),),
+        ("tests/interfaces/test_wrong_loops.py",),
+    ),
 ]

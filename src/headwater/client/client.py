@@ -52,6 +52,7 @@ class Client(Database):
 
     async def start(self) -> None:
         """Greet the server: an address where there is none, or a token that is not good, is told here."""
+        self.queues_service.settle_here()
         try:
             await self.greet()
         except BaseException:

@@ -31,6 +31,7 @@ from headwater.errors import (
     TooLarge,
     Unauthenticated,
 )
+from headwater.log.home_loop import HomeLoop
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +94,7 @@ class Exchange:
         self._prefix = address.prefix
         self._token = token
         self._find_token = find_token
+        self.home = HomeLoop("this client")
         self._head = f"host: {address.authority}\r\naccept: application/json\r\n"
 
     async def ask(
@@ -110,6 +112,7 @@ class Exchange:
         `wait_seconds` is how long the server may wait before it begins to answer. `orphaned` gets what comes
         after the caller was cancelled.
         """
+        self.home.check()
         token = self._token
         try:
             return await self._repeat(self._request(method, path, body), decoder, wait_seconds, orphaned)

@@ -89,6 +89,10 @@ class RemoteQueues(Verbs):
         self.store: RemoteQuestions = RemoteQuestions(exchange, wire)
         self.jobs = RemoteJobs(exchange, wire, self)
 
+    def settle_here(self) -> None:
+        """The running event loop is the client's own from now on."""
+        self._exchange.home.settle()
+
     async def greet(self) -> Bounds:
         """Ask the server what it takes; from now on the checks here go by that."""
         bounds = await self._exchange.ask("GET", "/v1/bounds", b"", decoder_of(Bounds))
@@ -106,6 +110,7 @@ class RemoteQueues(Verbs):
         if not self.life.is_here:
             # The connections are those of the process that this one was forked from.
             return
+        self._exchange.home.check()
         if self.life.is_open:
             await self._let_go()
         self.life.end()

@@ -25,6 +25,7 @@ from time import perf_counter
 from headwater.clock import Clock
 from headwater.config import Durability
 from headwater.errors import Closed, HeadwaterError, Overloaded, StoreFailed, StoreFull, StoreReplaced, StoreSilent
+from headwater.log.home_loop import HomeLoop
 from headwater.log.operations import Commit, Operation, Result
 from headwater.log.submissions import CommittedPush, CommittedResult, Flight, Submission, nobody_knows, tell_waiting
 from headwater.log.timings import Timings
@@ -84,6 +85,7 @@ class Committer:
         self._closing = False
         self._closed: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.home = HomeLoop("this store")
         self.on_orphan: Callable[[Operation, object], None] = lambda operation, result: None
         # They hear of every commit that holds.
         self.on_held: list[Callable[[Commit], None]] = []
@@ -99,7 +101,7 @@ class Committer:
 
     def start(self) -> None:
         """Begin to commit, on the running event loop."""
-        self._loop = asyncio.get_running_loop()
+        self._loop = self.home.settle()
 
     def hurry(self) -> None:
         """Everything is about to end: whoever is on the way to a store that takes nothing is told soon."""
@@ -175,6 +177,7 @@ class Committer:
         """The loop to wait on; raises when so many more cannot be taken."""
         if self._loop is None or self._closing:
             raise Closed("Headwater is closed")
+        self.home.check()
         if len(self._pending) + count > self._pending_max:
             raise Overloaded(f"{len(self._pending):,} of {self._pending_max:,} operations wait already; try again")
         return self._loop
@@ -399,14 +402,14 @@ class Committer:
         try:
             done = self._store.make_durable(len(submissions))
         except (OSError, HeadwaterError, RaceLost) as error:
-            done = _failed(error)
+            done = Flight.failed(error)
         self._take_off(submissions, commits, done, begun)
 
     def _begin_landing(self) -> asyncio.Future[None] | None:
         try:
             return self._store.landed()
         except (OSError, HeadwaterError, RaceLost) as error:
-            return _failed(error)
+            return Flight.failed(error)
 
     def _take_off(
         self,
@@ -445,8 +448,7 @@ class Committer:
         if sync_begun is not None:
             self._timings.syncs.observe(perf_counter() - sync_begun)
         for submission in submissions:
-            if not submission.settle(Durability.SYNCED):
-                self.on_orphan(submission.operation, submission.result)
+            self._settle(submission, Durability.SYNCED)
         for commit in commits:
             self._tell(commit)
 
@@ -491,10 +493,3 @@ class Committer:
             )
         for submission in lost:
             submission.fail(unsure)
-
-
-def _failed(error: Exception) -> asyncio.Future[None]:
-    """A flight that did not even begin: it is told in its turn, like the others."""
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    done.set_exception(error)
-    return done

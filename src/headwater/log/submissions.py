@@ -74,6 +74,13 @@ class Flight(msgspec.Struct, eq=False):
         """Whether it is on its way to stable storage for so long."""
         return self.sync_begun is not None and perf_counter() - self.sync_begun >= seconds
 
+    @staticmethod
+    def failed(error: Exception) -> "asyncio.Future[None]":
+        """The way of one that did not even begin: it is told in its turn, like the others."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_exception(error)
+        return done
+
 
 def tell_waiting(submissions: Sequence[Submission], error: HeadwaterError) -> None:
     """Give those callers an error who have no answer yet; what they asked for stays on its way."""

@@ -22,6 +22,7 @@ import msgspec
 
 from headwater.config import MIB
 from headwater.errors import Closed, StoreDamaged
+from headwater.log.home_loop import HomeLoop
 from headwater.log.operations import Touch
 from headwater.log.recent import take
 from headwater.log.tail import LOOK_LIMIT, Tail
@@ -183,8 +184,9 @@ class Index:
 class Followers:
     """Everybody in this process who follows the log."""
 
-    def __init__(self, store: Store, tail: Tail) -> None:
+    def __init__(self, store: Store, tail: Tail, home: HomeLoop | None = None) -> None:
         self.store = store
+        self.home = home or HomeLoop("this store")
         self.tail = tail
         self._index = Index()
         self._losses: OrderedDict[Selection, tuple[int, Lsn]] = OrderedDict()
@@ -201,6 +203,7 @@ class Followers:
     async def ready(self) -> None:
         """From when this is answered, whoever watches is told of all that is new."""
         self.check()
+        self.home.check()
         await self.tail.join(self.touched, self._elsewhere)
 
     def watch(self, selection: Selection, call: Listener) -> Callable[[], None]:

@@ -194,6 +194,7 @@ class Rooms:
 
     async def say(self, push: RoomPush, durability: Durability, at_least: Durability) -> Sent:
         """Send what a program says like what members say; what became of it."""
+        self._queues.followers.home.check()
         await self.look_lately()
         if self.goes_through_log(push.database) and not self.gathers(push.database, push.records[0].type):
             return await _sent(self._queues.push(push, durability))

@@ -1,0 +1,28 @@
+"""The event loop that something was opened in. What is asked of it from another one is refused before anything is done:
+done halfway, it would take effect and look as if it had failed, or leave connections behind that no loop serves."""
+
+import asyncio
+
+from headwater.errors import WrongLoop
+
+
+class HomeLoop:
+    """Where something is at home. `name` is what to call it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def settle(self) -> asyncio.AbstractEventLoop:
+        """The running event loop, which is its own from now on."""
+        self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    def check(self) -> None:
+        """Raises when another event loop asks."""
+        if self._loop is not None and asyncio.get_running_loop() is not self._loop:
+            raise WrongLoop(
+                f"{self._name} was opened in another event loop, of another thread or one that has ended; "
+                "nothing was done. Open one in each event loop, hand the call to the loop that has it "
+                "(asyncio.run_coroutine_threadsafe), or use headwater.sync, which any thread may call"
+            )
