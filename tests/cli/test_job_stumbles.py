@@ -88,3 +88,9 @@ def test_an_option_without_a_name_starts_no_worker(tmp_path: Path, option: str) 
     queuectl = Queuectl(tmp_path)
     said = queuectl.expect(2, "worker", "start", "--count", "1", "--drain", option, "")
     assert f"{option} is empty" in said.err
+
+
+@pytest.mark.parametrize("words", [("config", "list"), ("config", "get", "lease")])
+def test_to_read_settings_makes_no_store(tmp_path: Path, words: tuple[str, ...]) -> None:
+    Queuectl(tmp_path).expect(0, *words)
+    assert list(tmp_path.iterdir()) == []

@@ -138,3 +138,8 @@ def test_rooms_are_rolled_back_quickly_and_wholly(program: Program) -> None:
     assert connection.execute("SELECT count(*) FROM hw_segments").fetchall() == [(1,)]
     connection.close()
     program.expect(0, "room", "verify")
+
+
+def test_to_listen_to_a_room_makes_no_store(program: Program) -> None:
+    program.expect(3, "room", "tail", "canvas-1", "--limit", "1")
+    assert list(program.folder.iterdir()) == []

@@ -63,7 +63,7 @@ async def get_config(settings: Settings, name: Name, queue: OfQueue = "") -> Res
 
     if name not in JOB_SETTINGS:
         _checked(name, None)
-    async with reached(settings, create=True) as hw:
+    async with reached(settings, or_empty=True) as hw:
         number = (await hw.jobs.config(queue or None))[name]
     return _line(name, number, queue, (f"{number:g}", ""))
 
@@ -82,7 +82,7 @@ async def list_config(settings: Settings, queue: OfQueue = "") -> Result:
     """
     from headwater.model.job_settings import JOB_SETTINGS
 
-    async with reached(settings, create=True) as hw:
+    async with reached(settings, or_empty=True) as hw:
         values = await hw.jobs.config(queue or None)
     rows = [(name, f"{values[name]:g}", f"{known.default:g}", known.purpose) for name, known in JOB_SETTINGS.items()]
     return Result([values], lambda: print_table(("NAME", "VALUE", "DEFAULT", ""), rows))

@@ -69,8 +69,11 @@ def tail(
 
 
 async def _tail(settings: Settings, room: str, since: str, limit: int) -> None:
+    from headwater.model.room import check_since
+
+    check_since(since)
     shown = 0
-    async with reached(settings, create=True) as hw, aclosing(hw.room(room).follow(since)) as messages:
+    async with reached(settings) as hw, aclosing(hw.room(room).follow(since)) as messages:
         async for message in messages:
             _show(message, as_json=settings.json)
             shown += 1
