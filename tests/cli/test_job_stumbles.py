@@ -94,3 +94,12 @@ def test_an_option_without_a_name_starts_no_worker(tmp_path: Path, option: str) 
 def test_to_read_settings_makes_no_store(tmp_path: Path, words: tuple[str, ...]) -> None:
     Queuectl(tmp_path).expect(0, *words)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nobody_is_told_that_a_retry_cannot_be_undone(tmp_path: Path) -> None:
+    queuectl = Queuectl(tmp_path)
+    queuectl.expect(0, "enqueue", '{"id": "a", "command": "true"}')
+    queuectl.expect(0, "cancel", "a")
+    asked = queuectl.expect(2, "retry", "--state", "cancelled")
+    assert "say --yes" in asked.err
+    assert "cannot be undone" not in asked.err

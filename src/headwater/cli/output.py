@@ -95,7 +95,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Misuse("this cannot be undone, and nobody is here to ask: say --yes")
+        raise Misuse(f"nobody is here to ask ({question}): say --yes")
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)
 
