@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,12 @@ async def ids(path: Path) -> list[str]:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "headwater.db"
+
+
+@pytest.mark.parametrize("nameless", [partial(send, "ada"), object.__new__(type("Caller", (), {"__call__": send}))])
+def test_what_has_no_name_to_be_found_by_is_no_job(path: Path, nameless: Any) -> None:
+    with pytest.raises(InvalidOption, match="a name of its own"):
+        JobApp(str(path), housekeeping=False).job(nameless)
 
 
 # ── without async ──

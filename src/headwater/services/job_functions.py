@@ -359,6 +359,11 @@ class JobRegistry:
 
     def _add(self, function: Callable[..., Any], options: dict[str, Any]) -> JobFunction[..., Any]:
         exceptions = {name: options.pop(name) for name in ("retry_for", "give_up_for") if name in options}
+        if not options.get("name") and not hasattr(function, "__qualname__"):
+            raise InvalidOption(
+                f"a job is a function with a name of its own, by which workers find it; got {function!r:.80}: "
+                "write a function (def) that calls it, or say name="
+            )
         name = options.pop("name", "") or f"{_module_name(function)}:{function.__qualname__}"
         unknown = sorted(set(newer_names(options)) - set(FunctionOptions.__annotations__))
         if unknown:
