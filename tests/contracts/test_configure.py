@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headwater.errors import InvalidOption
+from headwater.errors import InvalidName, InvalidOption
 from headwater.log.operations import Configure
 from headwater.model.queue import QueueOptions
 from headwater.stores.questions import ListQueues
@@ -73,3 +73,11 @@ async def test_a_change_counts_in_another_store_at_once(log: Log, other: Log) ->
     await log.configure(size_max=1)
     (refused,) = await other.results(push(2))
     assert refused.code == "queue_full"
+
+
+async def test_a_queue_of_headwater_itself_is_configured_and_never_made(log: Log) -> None:
+    with pytest.raises(InvalidName, match="Headwater's own"):
+        await log.run(Configure(queue="headwater/zz"))
+    assert await log.store.ask(ListQueues("main")) == []
+    await log.run(push(1, queue="headwater/zz"))
+    assert (await log.run(Configure(queue="headwater/zz", options={"retry_limit": 7}))).options.retry_limit == 7

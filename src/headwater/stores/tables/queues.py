@@ -6,6 +6,7 @@ from headwater.clock import Timestamp
 from headwater.log.operations import Configure, Configured, Deleted, DeleteQueue
 from headwater.model.lane import Lane
 from headwater.model.names import Offset, PartitionId
+from headwater.model.own_queues import check_not_own
 from headwater.model.queue import QueueOptions, decode_options, encode_options, merge_options
 from headwater.stores.questions import FindLane, ListPartitions, ListQueues, PartitionStatus, QueueStatus
 from headwater.stores.tables.catalog import Catalog
@@ -33,6 +34,8 @@ class Queues(Subject):
     def configure(self, operation: Configure, now: Timestamp) -> Configured:
         """Make or change a queue."""
         known = self._catalog.find_queue(operation.database, operation.queue)
+        if known is None:
+            check_not_own(operation.queue, "they are made by what they are for, and can be configured then")
         options = merge_options(known.options if known else QueueOptions(lanes=operation.lanes), operation.options)
         self._catalog.check(options)
         queue = known or self._catalog.make_queue(operation.database, operation.queue, now)
