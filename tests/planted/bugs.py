@@ -2254,6 +2254,12 @@ BUGS = [
         ("tests/services/test_rooms.py",),
     ),
     Bug(
+        "left-and-still-counted",
+        "the members of a room that all have left are counted until their server is taken for silent",
+        (Edit("headwater/model/room.py", "self._counts[came.origin] = came.count", "pass"),),
+        ("tests/services/test_room_counts.py",),
+    ),
+    Bug(
         "hole-in-a-room-passed-over",
         "messages that were dropped before they were read are passed over in silence",
         (Edit("headwater/services/room.py", "        if offset > self._next:\n", "        if offset < 0:\n"),),

@@ -8,8 +8,9 @@ A room is the queue `rooms/{room}`. Its partitions:
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -120,11 +121,12 @@ class Roll(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Came(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a server says when somebody comes or goes."""
+    """What a server says when somebody comes or goes, and how many are there with it, or without."""
 
     origin: str
     member: str
     profile: msgspec.Raw = NO_PROFILE
+    count: int = 0
 
 
 class Watermark(msgspec.Struct, frozen=True):
@@ -233,7 +235,18 @@ class Attendance:
 
     def count(self) -> int:
         """How many there are."""
-        return sum(max(self._counts.get(origin, 0), len(theirs)) for origin, theirs in self._members.items())
+        return sum(self._count_of(origin) for origin in self._members)
+
+    def roll_call(self, own: str, here: Mapping[str, Member]) -> tuple[list[Member], int]:
+        """Some by name, and how many there are, on a server that knows itself who is `here`. Of a crowd not everybody
+        is looked at for each who comes."""
+        others = [origin for origin in self._members if origin != own]
+        known = [member for origin in others for member in self._members[origin].values()]
+        known += islice(here.values(), MEMBERS_TOLD_MAX)
+        return known[:MEMBERS_TOLD_MAX], sum(self._count_of(origin) for origin in others) + len(here)
+
+    def _count_of(self, origin: str) -> int:
+        return max(self._counts.get(origin, 0), len(self._members[origin]))
 
     def take(self, record: Record, written_at: Timestamp) -> list[tuple[str, Member]]:
         """What changes with a record: "joined" or "left", and who. One that cannot be read changes nothing."""
@@ -271,6 +284,8 @@ class Attendance:
 
     def _change(self, came: Came, *, joined: bool, written_at: Timestamp) -> list[tuple[str, Member]]:
         self._note(came.origin, written_at)
+        # What it said before is of before: the last ones to leave are followed by no roll.
+        self._counts[came.origin] = came.count
         theirs = self._members.setdefault(came.origin, {})
         member = Member(came.member, came.profile)
         if not joined:

@@ -40,6 +40,7 @@ from headwater.model.room import (
     PRESENCE_SECONDS,
     SENDER,
     SNAPSHOT,
+    Attendance,
     Came,
     Coalescing,
     Member,
@@ -108,6 +109,16 @@ class Rooms:
     def live(self) -> Sequence[LiveRoom]:
         """The rooms that somebody here is in."""
         return list(self._live.values())
+
+    async def roll_call(self, database: str, room: str) -> tuple[list[Member], int]:
+        """Who is in a room, on all servers: some by name, and how many there are. Nobody here has to be in it."""
+        attendance = Attendance()
+        for segment in await self.kept.presence(database, room):
+            for record in segment.records:
+                attendance.take(record, segment.written_at)
+        attendance.expire(self.now())
+        live = self._live.get((database, queue_of(room)))
+        return attendance.roll_call(self.origin, live.here if live is not None else {})
 
     @property
     def followers(self) -> int:
@@ -285,7 +296,7 @@ class Rooms:
         comes on another server finds it there."""
         live.here[member.member] = member
         if len(live.here) <= MEMBERS_TOLD_MAX:
-            said = self._announce(live, CONNECTED, Came(self.origin, member.member, member.profile), Durability.WRITTEN)
+            said = self._announce(live, CONNECTED, self._came(live, member), Durability.WRITTEN)
             if said is not None:
                 await asyncio.wait({said})
 
@@ -293,7 +304,10 @@ class Rooms:
         """Somebody has gone."""
         member = live.here.pop(name, None)
         if member is not None and len(live.here) < MEMBERS_TOLD_MAX:
-            self._announce(live, DISCONNECTED, Came(self.origin, name, member.profile))
+            self._announce(live, DISCONNECTED, self._came(live, member))
+
+    def _came(self, live: LiveRoom, member: Member) -> Came:
+        return Came(self.origin, member.member, member.profile, len(live.here))
 
     def _announce(
         self, live: LiveRoom, type: str, said: Came | Roll, durability: Durability = Durability.MEMORY

@@ -17,7 +17,7 @@ from headwater.doors.wire import Request, Response, json_response
 from headwater.model.names import check_name
 from headwater.model.principal import Scope
 from headwater.model.record import check_ready_json
-from headwater.model.room import MEMBERS_TOLD_MAX, Attendance, Member, RoomMessage, check_since, queue_of
+from headwater.model.room import Member, RoomMessage, check_since, queue_of
 from headwater.services.checks import check_text
 from headwater.services.room_gathering import NewMessage, Sent
 from headwater.services.room_metrics import RoomMetrics, room_metrics
@@ -88,12 +88,7 @@ async def history(site: Site, request: Request, query: HistoryQuery, room: str) 
 async def members(site: Site, request: Request, room: str) -> Response:
     """Who is in a room, on all servers."""
     check_use(request, queue_of(room))
-    attendance = Attendance()
-    for segment in await site.rooms.kept.presence(request.principal.database, room):
-        for record in segment.records:
-            attendance.take(record, segment.written_at)
-    attendance.expire(site.clock.now())
-    return json_response(Members(attendance.members()[:MEMBERS_TOLD_MAX], attendance.count()))
+    return json_response(Members(*await site.rooms.roll_call(request.principal.database, room)))
 
 
 async def listen(site: Site, request: Request, room: str, since: str) -> Response:

@@ -19,7 +19,7 @@ from headwater.errors import HeadwaterError, InvalidOption, NotAllowed, Overload
 from headwater.model.names import Offset, check_name
 from headwater.model.principal import Scope, require
 from headwater.model.record import check_ready_json
-from headwater.model.room import MEMBERS_TOLD_MAX, NO_PROFILE, Member, RoomMessage, Since, check_since, queue_of
+from headwater.model.room import NO_PROFILE, Member, RoomMessage, Since, check_since, queue_of
 from headwater.services.checks import check_text
 from headwater.services.live_room import Event, LiveRoom, Missed, Presence
 from headwater.services.room_gathering import NewMessage, Sent
@@ -215,23 +215,15 @@ async def join(session: RealtimeSession, id: MessageId, payload: Join) -> None:
     seat = seats[payload.room] = take_seat(session, live, quiet=payload.quiet)
     if not payload.quiet:
         live.here[member.member] = member
-    acknowledged = JoinAck(payload.room, seat.after, session.member, *roll_call(live), live.epoch)
+    acknowledged = JoinAck(
+        payload.room, seat.after, session.member, *live.attendance.roll_call(rooms.origin, live.here), live.epoch
+    )
     if not payload.quiet and not stays:
         await rooms.connect(live, member)
     session.send(answer("join_ack", acknowledged, id))
     if since != "now":
         await catch_up(rooms.kept, seat, since, payload.epoch)
     seat.go_live()
-
-
-def roll_call(live: LiveRoom) -> tuple[list[Member], int]:
-    """Those who are told by name, and how many there are. Of a crowd not everybody is looked at for each who comes."""
-    known = {one.member: one for one in live.attendance.members()}
-    for one in live.here.values():
-        if len(known) >= MEMBERS_TOLD_MAX:
-            break
-        known[one.member] = one
-    return list(known.values())[:MEMBERS_TOLD_MAX], max(live.attendance.count(), len(live.here), len(known))
 
 
 def seats_of(session: RealtimeSession) -> dict[str, Seat]:
