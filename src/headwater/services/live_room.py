@@ -55,6 +55,9 @@ class LiveRoom:
         self.attendance = Attendance()
         # Members on this server, by name.
         self.here: dict[str, Member] = {}
+        # Of a crowd: whether it is being said how many they are, and whether that has changed meanwhile.
+        self.is_count_on_its_way = False
+        self.is_count_unsaid = False
         self.listeners: list[Listener] = []
         self.users = 0
         # The offset that comes next, and the LSN up to which everything was delivered.

@@ -292,10 +292,12 @@ class Rooms:
                 self._stop()
 
     async def connect(self, live: LiveRoom, member: Member) -> None:
-        """Somebody has come; the others hear of it, unless there are too many to tell. Once this is over, whoever
-        comes on another server finds it there."""
+        """Somebody has come; the others hear of it, where there are too many to tell only how many they are. Once this
+        is over, whoever comes on another server finds it there, unless they are too many."""
         live.here[member.member] = member
-        if len(live.here) <= MEMBERS_TOLD_MAX:
+        if len(live.here) > MEMBERS_TOLD_MAX:
+            self._say_count(live)
+        else:
             said = self._announce(live, CONNECTED, self._came(live, member), Durability.WRITTEN)
             if said is not None:
                 await asyncio.wait({said})
@@ -303,11 +305,36 @@ class Rooms:
     def disconnect(self, live: LiveRoom, name: str) -> None:
         """Somebody has gone."""
         member = live.here.pop(name, None)
-        if member is not None and len(live.here) < MEMBERS_TOLD_MAX:
+        if member is None:
+            return
+        if len(live.here) >= MEMBERS_TOLD_MAX:
+            self._say_count(live)
+        else:
             self._announce(live, DISCONNECTED, self._came(live, member))
 
     def _came(self, live: LiveRoom, member: Member) -> Came:
+        live.is_count_unsaid = False
         return Came(self.origin, member.member, member.profile, len(live.here))
+
+    def _roll(self, live: LiveRoom, members: list[Member]) -> Roll:
+        live.is_count_unsaid = False
+        return Roll(self.origin, self.instance, live.delivered, len(live.here), members)
+
+    def _say_count(self, live: LiveRoom) -> None:
+        """Say how many there are. While that is on its way to the log nothing more is said of it, and what has changed
+        until it is there is said at once then: a crowd that comes costs a record for each commit, not for each of
+        them."""
+        live.is_count_unsaid = True
+        if not live.is_count_on_its_way:
+            said = self._announce(live, SNAPSHOT, self._roll(live, []), Durability.WRITTEN)
+            live.is_count_on_its_way = said is not None
+            if said is not None:
+                said.add_done_callback(lambda _: self._count_said(live))
+
+    def _count_said(self, live: LiveRoom) -> None:
+        live.is_count_on_its_way = False
+        if live.is_count_unsaid:
+            self._say_count(live)
 
     def _announce(
         self, live: LiveRoom, type: str, said: Came | Roll, durability: Durability = Durability.MEMORY
@@ -335,7 +362,7 @@ class Rooms:
         for live in self.live:
             members = list(live.here.values())
             told = members if len(members) <= MEMBERS_TOLD_MAX else []
-            self._announce(live, SNAPSHOT, Roll(self.origin, self.instance, live.delivered, len(members), told))
+            self._announce(live, SNAPSHOT, self._roll(live, told))
             live.steps_unsaid = 0
             live.expire(now)
             if self.settings.cleanup_policy is CleanupPolicy.WATERMARK:
