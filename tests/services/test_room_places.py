@@ -124,16 +124,17 @@ async def test_members_on_a_server_that_fell_behind_are_told_of_what_is_gone_bef
     """Another process wrote and dropped what this server has not read: only the store can tell, and nobody speaks."""
     clock, path = FakeClock(), str(tmp_path / "headwater.db")
     goes_on = asyncio.Event()
+    heard: list[Event] = []
 
     async def rest(self: RoomFollowers) -> None:
-        await goes_on.wait()
+        if heard:
+            await goes_on.wait()
 
     async with (
         headwater.open(path, clock=clock, housekeeping=False) as writer,
         headwater.open(path, clock=clock, housekeeping=False) as server,
     ):
         monkeypatch.setattr(RoomFollowers, "_rest", rest)
-        heard: list[Event] = []
         for name in ("a", "b"):
             live = await server.rooms_service.enter("main", name)
             live.listeners.append(heard.extend)

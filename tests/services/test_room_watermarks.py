@@ -57,6 +57,12 @@ async def marks(hw: headwater.Headwater) -> dict[str, Lsn]:
     return {mark.instance: mark.lsn for mark in await hw.room("a").watermarks()}
 
 
+async def marks_behind(hw: headwater.Headwater) -> dict[str, Lsn]:
+    """The same once what was said before is in the log: what is said next is behind it."""
+    await hw.room("another").send("behind it")
+    return await marks(hw)
+
+
 async def test_a_watermark_is_nothing_at_first_and_outlives_its_server(tmp_path: Path) -> None:
     """S0-16, S0-30, S0-31, S0-32, S0-48, T0-b: a server of the same name goes on from where it was."""
     path = str(tmp_path / "headwater.db")
@@ -67,16 +73,16 @@ async def test_a_watermark_is_nothing_at_first_and_outlives_its_server(tmp_path:
         reached = live.delivered
         assert reached > 0
         hw.rooms_service.say_who_is_here()
-        await soon(lambda: "server-a" in live.watermarks)
+        await soon(lambda: live.watermarks["server-a"].lsn == reached)
     async with headwater.open(path, rooms={"server_instance_id": "server-a"}) as hw:
         assert await marks(hw) == {"server-a": reached}
         live, _ = await enter(hw)
-        assert live.delivered == reached
+        assert await marks_behind(hw) == {"server-a": reached}
         hw.rooms_service.say_who_is_here()
-        await soon(lambda: live.watermarks["server-a"].lsn >= reached)
-    async with headwater.open(path) as hw:
+        await soon(lambda: live.watermarks["server-a"].lsn > reached)
+    async with headwater.open(path, rooms={"server_instance_id": "server-b"}) as hw:
         live, _ = await enter(hw)
-        assert live.delivered == 0, "a server of another name has delivered nothing"
+        assert (await marks_behind(hw))["server-b"] == 0, "a server of another name has delivered nothing"
 
 
 async def test_how_far_it_is_is_said_every_ten_steps_and_by_count(
@@ -89,11 +95,11 @@ async def test_how_far_it_is_is_said_every_ten_steps_and_by_count(
         await hw.rooms_service.connect(live, Member("ann"))
         await soon(lambda: bool(ear.heard))
         await say(hw, ear, 9)
-        assert await marks(hw) == {}
+        assert await marks(hw) == {"server-a": 0}
         await hw.room("a").send("the tenth")
-        await soon(lambda: "server-a" in live.watermarks)
+        await soon(lambda: live.watermarks["server-a"].lsn > 0)
         tenth = live.watermarks["server-a"].lsn
-        assert tenth == 11
+        assert tenth == 12
         assert await marks(hw) == {"server-a": tenth}
         # Who is there is not touched by it.
         assert [event.state for event in ear.heard if isinstance(event, Presence)] == ["joined"]
@@ -121,12 +127,12 @@ async def test_what_all_servers_have_delivered_is_dropped_by_the_lowest_watermar
         await soon(lambda: len(other.heard) == 2)
         # It says where it is, and then is stuck.
         slow.rooms_service.say_who_is_here()
-        await soon(lambda: "slow" in live.watermarks)
+        await soon(lambda: live.watermarks["slow"].lsn > 0)
         slow.rooms_service.leave(behind)
         await say(fast, ear, 3)
         for _ in range(2):
             fast.rooms_service.say_who_is_here()
-            await soon(lambda: "fast" in live.watermarks)
+            await soon(lambda: live.watermarks["fast"].lsn > 0)
         assert live.watermarks["slow"].lsn < live.watermarks["fast"].lsn
 
         async def trimmed() -> tuple[int, int]:
@@ -141,6 +147,33 @@ async def test_what_all_servers_have_delivered_is_dropped_by_the_lowest_watermar
         await trimmed()
         await soon(lambda: live.watermarks["fast"].updated_at == clock.now())
         assert await trimmed() == (5, 5)
+
+
+async def test_a_server_that_was_stopped_as_soon_as_it_had_a_member_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has not said yet how far it is, and has delivered nothing: what it has not delivered stays."""
+    monkeypatch.setattr(rooms_service, "PRESENCE_SECONDS", 1_000_000.0)
+    path = str(tmp_path / "headwater.db")
+
+    def settings(name: str) -> dict[str, Any]:
+        return {"server_instance_id": name, "cleanup_policy": "watermark"}
+
+    async with (
+        headwater.open(path, rooms=settings("fast"), housekeeping=False) as fast,
+        headwater.open(path, rooms=settings("slow"), housekeeping=False) as slow,
+    ):
+        live, ear = await enter(fast)
+        behind, _ = await enter(slow)
+        await slow.rooms_service.connect(behind, Member("ann"))
+        slow.rooms_service.leave(behind)
+        await say(fast, ear, 3)
+        for _ in range(2):
+            fast.rooms_service.say_who_is_here()
+            await soon(lambda: "fast" in live.watermarks and live.watermarks["fast"].lsn > 0)
+        await fast.room("other").send("behind the beat")
+        assert (await fast.rooms_service.kept.outline("main", "a")).start == 0
+        assert (await marks(fast))["slow"] == 0
 
 
 async def test_messages_stay_for_their_time_unless_the_policy_says_otherwise(tmp_path: Path) -> None:

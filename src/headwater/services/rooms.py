@@ -402,6 +402,8 @@ class Rooms:
         own = live.watermarks.get(self.instance)
         live.delivered = Lsn(max(live.delivered, own.lsn if own is not None else 0))
         live.attendance.expire(self._queues.clock.now())
+        # From now on nothing is dropped that it has not delivered: a server that has said nothing is not waited for.
+        self._announce_watermark(live)
         self._opening.pop(live, None)
 
     def hand_out(self, segments: Sequence[Segment]) -> None:
@@ -435,7 +437,10 @@ class Rooms:
         now = asyncio.get_running_loop().time()
         if live.steps_unsaid >= WATERMARK_STEPS and now - live.said_at >= WATERMARK_SECONDS:
             live.steps_unsaid, live.said_at = 0, now
-            self._announce(live, SNAPSHOT, Roll(self.origin, self.instance, live.delivered, only_watermark=True))
+            self._announce_watermark(live)
+
+    def _announce_watermark(self, live: LiveRoom) -> None:
+        self._announce(live, SNAPSHOT, Roll(self.origin, self.instance, live.delivered, only_watermark=True))
 
     def _stop(self) -> "list[asyncio.Task[None]]":
         """Follow no more, and say nothing more; what is still to end."""
