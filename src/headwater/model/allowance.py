@@ -26,6 +26,11 @@ def refill(level: Level, rate: Rate, now: float) -> Level:
     return Level(left if left < rate.burst else rate.burst, now)
 
 
+def owed_seconds(level: Level, rate: Rate) -> float:
+    """How long until what was taken beyond what was there has come; 0 when there was enough."""
+    return 0.0 if level.left >= 0.0 else -level.left / rate.per_second
+
+
 def wait_seconds(level: Level, rate: Rate) -> float:
     """How long until one more may be taken; 0 when that is now."""
     return 0.0 if level.left >= 1.0 else (1.0 - level.left) / rate.per_second

@@ -211,28 +211,77 @@ async def test_messages_are_handled_in_their_order_and_not_read_without_bound() 
 async def test_one_who_speaks_too_often_is_read_more_slowly_and_loses_nothing() -> None:
     with standing_still() as clock:
         session, peer = visit(make_hall(SPOKEN, messages_per_second=10))
-        for number in range(30):
+        # All of them come with one read, which no pause takes back: two seconds' worth goes on at once.
+        for number in range(50):
             session.received(json.dumps({"type": "repeat", "payload": {"word": str(number)}}))
-        assert peer.rests()
-        assert [one["payload"]["word"] for one in peer.heard] == [str(number) for number in range(30)]
-        await clock.advance(0.05)
-        assert peer.rests()
-        await clock.advance(2.0)
-        assert not peer.rests()
+        assert (len(peer.heard), peer.rests()) == (20, True)
+        for tenths in range(1, 30):
+            await clock.advance(0.1 + 1e-9)
+            assert (len(peer.heard), peer.rests()) == (20 + tenths, True)
+        await clock.advance(0.1 + 1e-9)
+        assert (len(peer.heard), peer.rests()) == (50, False)
+        assert [one["payload"]["word"] for one in peer.heard] == [str(number) for number in range(50)]
         session.closed(1000)
 
 
-async def test_all_connections_of_one_token_share_an_allowance() -> None:
+async def test_what_cannot_be_read_takes_of_the_allowance_too() -> None:
     with standing_still():
+        session, peer = visit(make_hall(SPOKEN, messages_per_second=10))
+        for _ in range(50):
+            session.received("no JSON")
+        assert (len(peer.heard), peer.rests()) == (20, True)
+        session.closed(1000)
+
+
+async def test_what_waits_for_its_time_is_not_taken_up_once_the_client_is_gone() -> None:
+    with standing_still() as clock:
+        session, peer = visit(make_hall(SPOKEN, messages_per_second=10))
+        for _ in range(50):
+            session.received(json.dumps({"type": "repeat", "payload": {"word": "x"}}))
+        session.closed(1000)
+        await clock.advance(10.0)
+        assert len(peer.heard) == 20
+
+
+async def test_no_more_is_read_while_more_waits_than_may() -> None:
+    """Each that takes time lets one go on; what was read meanwhile would only grow."""
+    slow = Slow()
+    session, peer = visit(make_hall({"slow": MessageHandler(Word, slow.handle)}, messages_per_second=1e6))
+    for _ in range(2 * INBOX_MAX):
+        session.received(json.dumps({"type": "slow", "payload": {"word": "x"}}))
+    slow.go_on.set()
+    while len(peer.heard) < INBOX_MAX - 2:
+        assert peer.rests()
+        await asyncio.sleep(0)
+    for _ in range(INBOX_MAX):
+        await settle()
+    assert (len(peer.heard), peer.rests()) == (2 * INBOX_MAX, False)
+    session.closed(1000)
+
+
+async def test_all_connections_of_one_token_share_an_allowance() -> None:
+    with standing_still() as clock:
         hall, desk = make_hall(SPOKEN, messages_per_token_per_second=5), Desk("ann", "bob")
         anns = [visit(hall, desk) for _ in range(2)]
         bob, bobs_peer = visit(hall, desk)
         for session, _ in anns:
             await say(session, "auth", {"token": "hw_ann"})
         await say(bob, "auth", {"token": "hw_bob"})
-        for number in range(12):
+        # What was said before who it was counted for the address.
+        for number in range(40):
             await say(anns[number % 2][0], "repeat", {"word": "x"})
-        assert any(peer.is_paused for _, peer in anns)
+
+        def answered() -> int:
+            return sum(one["type"] == "repeated" for _, peer in anns for one in peer.heard)
+
+        assert (answered(), [peer.rests() for _, peer in anns]) == (10, [True, True])
+        for _ in range(3):
+            before = [len(peer.heard) for _, peer in anns]
+            for _ in range(5):
+                await clock.advance(0.2 + 1e-9)
+            # Both are heard in turn.
+            assert sorted(len(peer.heard) - was for was, (_, peer) in zip(before, anns, strict=True)) == [2, 3]
+        assert answered() == 25
         await say(bob, "repeat", {"word": "x"})
         assert not bobs_peer.rests()
         for session, _ in (*anns, (bob, bobs_peer)):

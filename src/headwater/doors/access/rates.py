@@ -10,7 +10,7 @@ from ipaddress import IPv6Address
 from headwater.doors.access.refusals import ask_to_wait
 from headwater.doors.wire import OPEN_PATHS, Handler, Request, Response
 from headwater.errors import RateExceeded
-from headwater.model.allowance import Level, Rate, refill, wait_seconds
+from headwater.model.allowance import Level, Rate, owed_seconds, refill, wait_seconds
 
 KEYS_MAX = 10_000
 
@@ -33,6 +33,14 @@ class Allowances:
         wait = wait_seconds(level, self._rate)
         self._keep(key, level if wait else Level(level.left - 1.0, level.at))
         return wait
+
+    def reserve(self, key: Hashable) -> float:
+        """Take one that may come later; in how many seconds it is there. Whoever comes next is behind it, so that of
+        many who wait each is called once, in turn."""
+        level = self._level(key)
+        level = Level(level.left - 1.0, level.at)
+        self._keep(key, level)
+        return owed_seconds(level, self._rate)
 
     def _level(self, key: Hashable) -> Level:
         now = self._now()

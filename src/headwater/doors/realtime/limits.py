@@ -26,7 +26,8 @@ class RealtimeLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     messages_per_second: float = 200.0
     """Of one connection; a faster one is read more slowly. It may send as many at once as in two seconds."""
     messages_per_token_per_second: float = 20_000.0
-    """Of all connections with one token, or from one address where nobody has a name."""
+    """Of all connections with one token, or from one address where nobody has a name; of these, too, as many at once as
+    in two seconds."""
     rooms_per_connection_max: int = 100
     """Rooms that one connection may be in at once."""
     subscriptions_per_connection_max: int = 1_000

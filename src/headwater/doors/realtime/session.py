@@ -45,7 +45,7 @@ from headwater.doors.realtime.limits import RealtimeLimits
 from headwater.doors.sessions import CloseCode, Frame, Peer
 from headwater.doors.wire import Request
 from headwater.errors import HeadwaterError, InvalidInput, NotAllowed, Overloaded, RateExceeded, Unauthenticated
-from headwater.model.allowance import Level, refill, wait_seconds
+from headwater.model.allowance import Level, owed_seconds, refill
 from headwater.model.names import DATABASE_DEFAULT
 from headwater.model.principal import Principal
 from headwater.model.watermarks import Pressure
@@ -136,7 +136,7 @@ class RealtimeSession:
         self.key: Hashable | None = None
         self.credential = ""
         # There while messages wait: of a hundred thousand who only listen, nobody needs the room that a deque takes.
-        self._inbox: deque[Envelope] | None = None
+        self._inbox: deque[str] | None = None
         self._working: asyncio.Task[None] | None = None
         self._at_end: tuple[Callable[[], None], ...] = ()
         self._at_change: tuple[Callable[[], None], ...] = ()
@@ -239,7 +239,7 @@ class RealtimeSession:
 
     def begin(self, envelope: Envelope) -> None:
         """Do as if the client had sent this: for those who can only listen."""
-        self._take(envelope)
+        self._begin(envelope)
 
     # ── what the transport calls ──
 
@@ -248,13 +248,11 @@ class RealtimeSession:
         if not isinstance(data, str):
             self._peer.close(CloseCode.NOT_ACCEPTED, "messages are JSON, sent as text")
             return
-        self._slow_down()
-        try:
-            envelope = decode_envelope(data)
-        except InvalidInput as error:
-            self.fail(error, "")
+        if self._working is None and not self._is_slowed:
+            self._take(data)
             return
-        self._take(envelope)
+        self._inbox = self._inbox or deque()
+        self._inbox.append(data)
         if self._is_inbox_full():
             self._peer.pause()
 
@@ -270,43 +268,51 @@ class RealtimeSession:
             except Exception:
                 log.exception("somebody who was to be told that a realtime session is over failed")
 
-    def _slow_down(self) -> None:
-        """Read no more for a while from a client, or from all of somebody's, who speak too often. Nothing is lost."""
-        loop = asyncio.get_running_loop()
-        rate = self._hall.rate
-        level = refill(self._level, rate, loop.time())
-        self._level = Level(level.left - 1.0, level.at)
-        wait = max(wait_seconds(self._level, rate), self._hall.allowances.take(self.key or self.address))
-        if wait and not self._is_slowed:
-            self._is_slowed = True
-            self._peer.pause()
-            loop.call_later(wait, self._read_on)
-
-    def _read_on(self) -> None:
-        self._is_slowed = False
-        if not self._is_inbox_full():
-            self._peer.resume()
-
     # ── one message after the other ──
 
-    def _take(self, envelope: Envelope) -> None:
-        """Begin with a message, or put it behind those that wait until an earlier one is done."""
-        if self._working is None:
-            self._begin(envelope)
-        else:
-            self._inbox = self._inbox or deque()
-            self._inbox.append(envelope)
+    def _take(self, text: str) -> None:
+        """Begin with a message, when its time has come: of a client, or of all of somebody's, who speak too often, the
+        next is taken up later, and no more is read until then. What was read already waits behind it: nothing is
+        lost."""
+        loop = asyncio.get_running_loop()
+        level = refill(self._level, self._hall.rate, loop.time())
+        self._level = Level(level.left - 1.0, level.at)
+        together = self._hall.allowances.reserve(self.key or self.address)
+        wait = max(owed_seconds(self._level, self._hall.rate), together)
+        if not wait:
+            self._open(text)
+            return
+        self._is_slowed = True
+        self._peer.pause()
+        loop.call_later(wait, self._take_up, text)
+
+    def _take_up(self, text: str) -> None:
+        """The time of a message has come."""
+        self._is_slowed = False
+        if not self._is_over:
+            self._open(text)
+            self._work_on()
 
     def _is_inbox_full(self) -> bool:
         if self._inbox is None:
             return False
-        return len(self._inbox) >= INBOX_MAX or sum(len(one.payload) for one in self._inbox) >= INBOX_BYTES_MAX
+        return len(self._inbox) >= INBOX_MAX or sum(map(len, self._inbox)) >= INBOX_BYTES_MAX
 
     def _work_on(self) -> None:
-        """Handle what waits, up to the next message that takes time."""
-        while self._inbox and self._working is None:
-            self._begin(self._inbox.popleft())
+        """Handle what waits, up to the next message that takes time, or whose time has not come; then read on."""
+        while self._inbox and self._working is None and not self._is_slowed:
+            self._take(self._inbox.popleft())
         self._inbox = self._inbox or None
+        if not self._is_slowed and not self._is_inbox_full():
+            self._peer.resume()
+
+    def _open(self, text: str) -> None:
+        try:
+            envelope = decode_envelope(text)
+        except InvalidInput as error:
+            self.fail(error, "")
+            return
+        self._begin(envelope)
 
     def _begin(self, envelope: Envelope) -> None:
         """Handle a message; what takes time is waited for in a task."""
@@ -338,8 +344,6 @@ class RealtimeSession:
             self._peer.close(CloseCode.INTERNAL_ERROR, "this server failed")
         self._working = None
         self._work_on()
-        if not self._is_slowed:
-            self._peer.resume()
 
     # ── who it is ──
 
