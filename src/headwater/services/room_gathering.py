@@ -51,7 +51,8 @@ class Gathering:
     def __init__(self, seconds: Callable[[], float], pass_on: Pass) -> None:
         self._seconds = seconds
         self._pass_on = pass_on
-        self._waiting: dict[tuple[str, str, str, str], _Waiting] = {}
+        # By database, room, type, and key or, where there is none, sender: a key may be anybody's name.
+        self._waiting: dict[tuple[str, str, str, str, str], _Waiting] = {}
         self._cursors: dict[tuple[str, str], dict[str, msgspec.Raw]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -64,7 +65,8 @@ class Gathering:
         """Lay a message over the one of its key that waits."""
         if coalescing is Coalescing.MERGE:
             check_object(message.data)
-        about = (message.database, message.room, message.type, message.key or message.sender)
+        sender = "" if message.key else message.sender
+        about = (message.database, message.room, message.type, message.key, sender)
         waiting = self._waiting.get(about)
         if waiting is None:
             waiting = self._waiting[about] = _Waiting(message, [])

@@ -261,6 +261,17 @@ def test_of_messages_that_are_merged_the_one_that_is_no_object_is_refused(make_d
         assert ann.until("room-message")["data"] == {"x": 1}
 
 
+@pytest.mark.parametrize("coalescing", ["latest", "merge"])
+def test_who_names_another_as_its_key_does_not_speak_for_it(make_door: MakeDoor, coalescing: str) -> None:
+    door = make_door(rooms={"types": {"stroke": {"coalescing": coalescing}}, "cursor_batch_interval": 1_000})
+    with joined(door.url) as ann, joined(door.url) as eve:
+        members = [guest.ask("join", room="a")["payload"]["member"] for guest in (ann, eve)]
+        ann.say("send", room="a", type="stroke", data={"x": 1})
+        eve.say("send", room="a", type="stroke", key=members[0], data={"x": "evil"})
+        heard = [ann.until("room-message") for _ in range(2)]
+    assert {one["from"]: one["data"] for one in heard} == {members[0]: {"x": 1}, members[1]: {"x": "evil"}}
+
+
 def test_what_is_merged_of_several_senders_is_from_none_of_them(make_door: MakeDoor) -> None:
     door = make_door(rooms={"types": {"stroke": {"coalescing": "merge"}}, "cursor_batch_interval": 1_000})
     with joined(door.url) as ann, joined(door.url) as bob:
