@@ -48,6 +48,10 @@ class Address(NamedTuple):
         return self._replace(conninfo=self.replica) if self.replica else self
 
 
+# Texts are told in this one, whatever the environment, the role or the address say.
+_fixed = {"client_encoding": "UTF8"}
+
+
 def parse_address(text: str) -> Address:
     """The parts of an address."""
     parts = urlsplit(text)
@@ -67,6 +71,7 @@ def parse_address(text: str) -> Address:
     if password:
         _passwords[shown] = password
         given = {**given, "password": password}
+    given |= _fixed
     conninfo = _url(parts, netloc, {**_defaults, **given})
     if not replica:
         return Address(conninfo, schema, shown)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from headwater.errors import StoreForeign, StoreMissing, StoreNewer
+from headwater.errors import ConfigError, StoreForeign, StoreMissing, StoreNewer
 from headwater.stores.migrations import Migration, load_migrations
 from headwater.stores.postgres.address import Address
 from headwater.stores.postgres.connection import PostgresConnection, milliseconds, quoted
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
 VERSION_KEY = "schema_version"
+_NO_ENCODING = "SQL_ASCII"
 _OWN_TABLES = {"hw_meta", "hw_queues", "hw_segments", "hw_cursors"}
 
 sql = PostgresConnection.sql
@@ -39,6 +40,7 @@ def migrate(address: Address, lock_wait_seconds: float, *, adopt: bool, create: 
 
 def _apply_missing(connection: psycopg.Connection, address: Address, *, adopt: bool, create: bool) -> None:
     look = _Look(connection)
+    refuse_encoding(connection.info.parameter_status("server_encoding") or "", look, address)
     if not check_schema(look, address, adopt=adopt, create=create):
         connection.execute(f"CREATE SCHEMA {quoted(address.schema)}".encode())
     connection.execute(f"SET LOCAL search_path = {quoted(address.schema)}".encode())
@@ -59,6 +61,18 @@ class _Look:
         """All rows of a statement."""
         found: list[Any] = self._connection.execute(statement.encode(), bindings).fetchall()
         return found
+
+
+def refuse_encoding(encoding: str, connection: RowReader, address: Address) -> None:
+    """Raises when the database cannot hold every text. A store that is there already has texts that it can hold, but
+    for one without an encoding, which gives back bytes where texts were put in."""
+    if encoding == "UTF8" or (encoding != _NO_ENCODING and _tables(connection, address.schema) >= _OWN_TABLES):
+        return
+    raise ConfigError(
+        f"the database of {address.shown} has the encoding {encoding or 'unknown'}, and texts of a store may have any "
+        "character: it must be UTF8. Make a database with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0 (where "
+        "its locale does not allow that, with LOCALE 'C' as well), and name that one"
+    )
 
 
 def check_schema(connection: RowReader, address: Address, *, adopt: bool, create: bool) -> bool:
