@@ -10,14 +10,14 @@ Nothing is written twice: `bridged` turns a coroutine of the async interface int
 import builtins
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast
 
 from headwater import app
 from headwater.config import Config
-from headwater.errors import InvalidInput
+from headwater.errors import Closed, InvalidInput
 from headwater.log.job_operations import NewJob
 from headwater.model.room import RoomMessage
 from headwater.services import database as async_database
@@ -260,7 +260,9 @@ class Room(Bridged):
                 except StopAsyncIteration:
                     return
         finally:
-            self._bridge.run(_close(messages))
+            # Of what is closed there is nothing left to let go of.
+            with suppress(Closed):
+                self._bridge.run(_close(messages))
 
 
 async def _next(messages: AsyncGenerator[RoomMessage, None]) -> RoomMessage:

@@ -1,9 +1,10 @@
 """Rooms from Python: on an open store, in a transaction, and over a server."""
 
 import asyncio
+import gc
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, closing
+from contextlib import AsyncExitStack, aclosing, closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import headwater.sync
 from headwater import outbox
 from headwater.clock import SECOND, Timestamp
 from headwater.config import Durability
-from headwater.errors import ConfigError, InvalidName, InvalidOption, ResyncRequired
+from headwater.errors import Closed, ConfigError, InvalidName, InvalidOption, ResyncRequired
 from headwater.log.operations import Retain
 from headwater.model.names import Lsn
 from headwater.model.record import Record
@@ -136,6 +137,24 @@ async def test_a_room_over_a_server_is_the_same_room(hw: headwater.Headwater) ->
             await there.send("who am I?", sender="ann")
 
 
+@pytest.mark.parametrize("is_far", [False, True], ids=["open", "connect"])
+async def test_who_follows_is_told_when_what_it_follows_by_is_closed(tmp_path: Path, is_far: bool) -> None:
+    async with headwater.open(str(tmp_path / "headwater.db")) as hw, AsyncExitStack() as stack:
+        await hw.room("a").send("one")
+        if is_far:
+            url = await stack.enter_async_context(SERVINGS["edge"](hw))
+            ours: Any = headwater.connect(url)
+        else:
+            ours = headwater.open(str(tmp_path / "headwater.db"))
+        async with ours:
+            messages = ours.room("a").follow("beginning")
+            assert (await anext(messages)).payload == "one"
+            following = asyncio.ensure_future(anext(messages))
+            await asyncio.sleep(0)
+        with pytest.raises(Closed):
+            await asyncio.wait_for(following, 30)
+
+
 async def test_who_follows_is_told_when_messages_were_dropped(tmp_path: Path) -> None:
     clock = FakeClock()
     async with headwater.open(str(tmp_path / "headwater.db"), clock=clock, housekeeping=False) as hw:
@@ -177,7 +196,21 @@ def test_a_room_is_there_without_async(tmp_path: Path) -> None:
         assert room.members() == []
 
 
-@pytest.mark.parametrize("name", ["", "a b", "x" * 300])
+def test_a_loop_that_was_left_may_be_forgotten_after_closing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can do anything about what it would raise then."""
+    unraisable: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", unraisable.append)
+    with headwater.sync.open(str(tmp_path / "headwater.db")) as hw:
+        room = hw.room("a")
+        room.send("one")
+        heard = room.follow("beginning")
+        assert next(heard).payload == "one"
+    del heard
+    gc.collect()
+    assert unraisable == []
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 251, "x" * 300])
 async def test_a_room_has_a_name_that_a_queue_may_have(hw: headwater.Headwater, name: str) -> None:
     with pytest.raises(InvalidName):
         hw.room(name)

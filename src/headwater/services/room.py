@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from headwater.config import Durability
-from headwater.errors import ResyncRequired
+from headwater.errors import Closed, ResyncRequired
 from headwater.log.room_operations import RoomPush
 from headwater.model.names import Lsn, Offset
 from headwater.model.record import encode_payload
@@ -106,7 +106,8 @@ class Room:
         """Messages as they come: those behind an offset first, all that are kept with "beginning".
 
         Raises ResyncRequired when there never was such an offset, when messages behind it, or while it follows, were
-        dropped, and when the room was deleted and made again: its offsets begin anew then.
+        dropped, and when the room was deleted and made again: its offsets begin anew then. Raises Closed when Headwater
+        is closed meanwhile.
 
         >>> async for message in hw.room("canvas-1").follow():
         ...     print(message.type, message.payload)
@@ -125,6 +126,8 @@ class Room:
                         yield message
                 if step.resync is not None:
                     reader.look_at(await self._outline())
+        # It ends with the store alone: whoever follows would take a quiet end for the last message.
+        raise Closed(f"Headwater was closed while room {self.name} was followed")
 
     @verb
     async def members(self) -> list[Member]:
