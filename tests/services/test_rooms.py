@@ -21,7 +21,7 @@ from headwater.errors import Closed, ConfigError, InvalidName, InvalidOption, Re
 from headwater.log.operations import Retain
 from headwater.model.names import Lsn
 from headwater.model.record import Record
-from headwater.model.room import Attendance, Came, Member, Roll, RoomMessage, Watermark, lowest_watermark
+from headwater.model.room import Attendance, Came, Coalescing, Member, Roll, RoomMessage, Watermark, lowest_watermark
 from headwater.model.room_settings import PROFILES, RoomSettings, load_room_settings
 from headwater.services.live_room import Event, Missed, Presence
 from headwater.services.room_gathering import NewMessage
@@ -327,6 +327,21 @@ def test_types_say_how_safe_and_how_often() -> None:
     assert settings.of("cursor").durability is Durability.MEMORY
     assert settings.of("anything").durability is Durability.WRITTEN
     assert RoomSettings().of("object-create").durability is Durability.WRITTEN
+
+
+def test_types_are_declared_by_a_variable_where_there_is_no_program() -> None:
+    environment = {"HEADWATER_ROOM_TYPES": '{"stroke": {"coalescing": "latest"}}'}
+    assert load_room_settings({}, environment).of("stroke").coalescing is Coalescing.LATEST
+    assert load_room_settings({"types": {}}, environment).of("stroke").coalescing is Coalescing.EVERY
+    for wrong in ("{", "[1]", '{"cursor": {}}', '{"stroke": {"colour": 1}}'):
+        with pytest.raises(ConfigError, match=r"HEADWATER_ROOM_TYPES must be JSON|types of rooms"):
+            load_room_settings({}, {"HEADWATER_ROOM_TYPES": wrong})
+
+
+@pytest.mark.parametrize("name", ["x y\n", "ä", "x" * 257, " "])
+def test_a_server_has_a_name_that_can_be_shown(name: str) -> None:
+    with pytest.raises(ConfigError, match="server_instance_id"):
+        load_room_settings({}, {"HEADWATER_SERVER_INSTANCE_ID": name})
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,8 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
     "high-throughput": {"queue_poll_interval": 200, "enable_local_broadcast": False, "cursor_batch_interval": 500},
 }
 PROFILE = "room_profile"
+TYPES_VARIABLE = "room_types"
+_EXAMPLE = '{"object-update": {"coalescing": "latest"}}'
 _WEEK_SECONDS = 7 * 86_400
 _MINUTE_MS = 60_000
 # Up to where each number makes sense: a rest of a minute is none, and what is read at once has to fit into memory.
@@ -106,7 +108,9 @@ def load_room_settings(
         raise ConfigError(f"no such setting of rooms: {', '.join(unknown)}; there are {names}")
     values = {**PROFILES[profile], **found, **wanted}
     settings = convert_settings({name: value for name, value in values.items() if name != "types"}, RoomSettings)
-    settings = msgspec.structs.replace(settings, types=_types(values.get("types", {})))
+    settings = msgspec.structs.replace(settings, types=_types(_declared(wanted, source)))
+    if settings.server_instance_id:
+        _check_instance(settings.server_instance_id)
     for name, most in _most.items():
         if not 0 < getattr(settings, name) <= most:
             raise ConfigError(f"{name} must be above 0 and at most {most:,}; got {getattr(settings, name)!r:.80}")
@@ -115,6 +119,25 @@ def load_room_settings(
 
 def _variable(source: Mapping[str, str], name: str) -> str:
     return source.get(ENVIRONMENT_PREFIX + name.upper(), "")
+
+
+def _check_instance(name: str) -> None:
+    try:
+        check_name("server_instance_id: a server's", name)
+    except InvalidName as error:
+        raise ConfigError(str(error)) from None
+
+
+def _declared(wanted: Mapping[str, Any], source: Mapping[str, str]) -> object:
+    """Types of messages by name, as they were given, or as JSON in a variable."""
+    if "types" in wanted:
+        return wanted["types"]
+    text = _variable(source, TYPES_VARIABLE)
+    try:
+        return msgspec.json.decode(text) if text else {}
+    except msgspec.DecodeError as error:
+        variable = ENVIRONMENT_PREFIX + TYPES_VARIABLE.upper()
+        raise ConfigError(f"{variable} must be JSON such as {_EXAMPLE}: {error}") from None
 
 
 def _types(given: object) -> dict[str, TypeSettings]:
