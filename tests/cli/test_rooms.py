@@ -30,6 +30,7 @@ def test_what_is_said_on_the_command_line_is_shown_on_another(program: Program) 
     ("words", "code"),
     [
         (("room", "tail", "a", "--since", "then"), 2),
+        (("room", "tail", "a", "--limit", "0"), 2),
         (("room", "send", "a", "no json"), 1),
         (("room", "send", "a b", "1"), 2),
         (("room", "send", "a", "1", "--type", "presence"), 2),

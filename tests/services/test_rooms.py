@@ -212,8 +212,9 @@ def test_a_loop_that_was_left_may_be_forgotten_after_closing(tmp_path: Path, mon
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 251, "x" * 300])
 async def test_a_room_has_a_name_that_a_queue_may_have(hw: headwater.Headwater, name: str) -> None:
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidName, match="room name must be 1 to 250 characters"):
         hw.room(name)
+    assert hw.room("x" * 250).name == "x" * 250
 
 
 @pytest.mark.parametrize("type", ["cursor-batch", "presence", "user-connected", "user-disconnected"])

@@ -56,7 +56,9 @@ def tail(
     since: Annotated[
         str, typer.Option(help="Where to begin: now, beginning, or the last offset that was seen.")
     ] = "now",
-    limit: Annotated[int, typer.Option(min=0, help="End after this many messages.", show_default="never")] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="End after this many messages.", show_default="never")
+    ] = None,
 ) -> None:
     """Show what is said in a room, as it is said. Ctrl-C ends it.
 
@@ -68,7 +70,7 @@ def tail(
     run_async(_tail(settings, room, since, limit))
 
 
-async def _tail(settings: Settings, room: str, since: str, limit: int) -> None:
+async def _tail(settings: Settings, room: str, since: str, limit: int | None) -> None:
     from headwater.model.room import check_since
 
     check_since(since)

@@ -30,13 +30,13 @@ KNOWN_MAX = 10_000
 _allowed = re.compile(r"[A-Za-z0-9._:/-]{1,256}")
 
 
-def check_name(kind: str, name: object) -> str:
+def check_name(kind: str, name: object, length_max: int = NAME_LENGTH_MAX) -> str:
     """The name itself when it is one; `kind` says in the error what it was meant for.
 
     >>> check_name("queue", "orders/eu-1")
     'orders/eu-1'
     """
-    if isinstance(name, str):
+    if isinstance(name, str) and len(name) <= length_max:
         if name in _known:
             return name
         if _allowed.fullmatch(name):
@@ -44,4 +44,4 @@ def check_name(kind: str, name: object) -> str:
                 _known.add(name)
             return name
     shown = repr(name)[:80]
-    raise InvalidName(f"{kind} name must be 1 to {NAME_LENGTH_MAX} characters of A-Z a-z 0-9 . _ : / - ; got {shown}")
+    raise InvalidName(f"{kind} name must be 1 to {length_max} characters of A-Z a-z 0-9 . _ : / - ; got {shown}")

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
-from headwater.errors import InvalidName, InvalidOption, InvalidPayload
+from headwater.errors import InvalidOption, InvalidPayload
 from headwater.model.cursor import CLOCK_TOLERANCE
 from headwater.model.names import NAME_LENGTH_MAX, Lsn, Offset, check_name
 from headwater.model.record import Record, decode_payload
@@ -158,9 +158,7 @@ _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 def queue_of(room: str) -> str:
     """The queue of a room; raises when this is no name of one."""
-    if len(check_name("room", room)) > NAME_MAX:
-        raise InvalidName(f"room name must be 1 to {NAME_MAX} characters; got {len(room):,}")
-    return PREFIX + room
+    return PREFIX + check_name("room", room, NAME_MAX)
 
 
 def is_room(queue: str) -> bool:
