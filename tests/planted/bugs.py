@@ -66,6 +66,8 @@ MATCHER = "headwater/services/matching/matcher.py"
 FEED = "headwater/services/feed.py"
 SUBSCRIPTIONS = "headwater/services/subscriptions.py"
 LIVE = "tests/doors/realtime/test_documents.py"
+TURNS = "headwater/services/turns.py"
+COSTLY = "tests/doors/realtime/test_costly_filters.py"
 LIVE_SERVERS = "tests/faults/test_live_servers.py"
 REPLICATION = "headwater/services/replication.py"
 REPLICA_RULES = "tests/doors/test_replica_rules.py"
@@ -2103,8 +2105,8 @@ BUGS = [
             Edit(SUBSCRIPTIONS, "if not segments or segments[0].first_offset > first:", "if not segments:"),
             Edit(
                 SUBSCRIPTIONS,
-                "move = move_of(predicate, images) if place[0] > last_seq else None",
-                "move = move_of(predicate, images)",
+                "move = await judge.move(change, images) if place[0] > last_seq else None",
+                "move = await judge.move(change, images)",
             ),
         ),
         (f"{LIVE}::test_a_resume_tells_each_change_once_however_far_others_took_the_log_on",),
@@ -2781,5 +2783,29 @@ BUGS = [
         "a push from another event loop takes effect and raises",
         (Edit(COMMITTER, "        self.home.check()\n", ""),),
         ("tests/interfaces/test_wrong_loops.py",),
+    ),
+    Bug(
+        "matching-in-one-go",
+        "all filters are tried with a change in one turn of the event loop, however long that takes",
+        (Edit(TURNS, "        if not self.fits(cost):\n", "        if self._left < 0:\n"),),
+        (f"{COSTLY}::test_the_loop_turns_while_a_change_is_matched",),
+    ),
+    Bug(
+        "turns-by-who-came-first",
+        "long work goes on until it is done, and other databases wait",
+        (
+            Edit(
+                TURNS,
+                "                self._lines[database] = line\n",
+                "                self._lines = {database: line, **self._lines}\n",
+            ),
+        ),
+        (f"{COSTLY}::test_turns_go_around_between_databases",),
+    ),
+    Bug(
+        "joined-while-matched",
+        "who begins to follow while a commit is looked at is not told of it",
+        (Edit(FEED, "while new := matcher.take_new():", "while new := ():"),),
+        (f"{COSTLY}::test_who_joins_while_a_commit_is_matched_is_told_of_it",),
     ),
 ]

@@ -20,7 +20,7 @@ from headwater.filters.dialects import Column, Dialect
 from headwater.filters.permits import may_read, may_write, readable, reads_nothing
 from headwater.filters.python import Predicate, predicate
 from headwater.filters.sql import is_exact, to_sql
-from headwater.filters.tree import Expression
+from headwater.filters.tree import Expression, Weight, weight_of
 from headwater.filters.whole import whole_filter
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Dialect",
     "Expression",
     "Predicate",
+    "Weight",
     "bind",
     "has_claims",
     "is_exact",
@@ -39,5 +40,6 @@ __all__ = [
     "readable",
     "reads_nothing",
     "to_sql",
+    "weight_of",
     "whole_filter",
 ]

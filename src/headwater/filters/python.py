@@ -69,11 +69,12 @@ def present(document: Mapping[str, object], path: tuple[str, ...]) -> bool:
 
 
 def _has_number(values: list[object], number: float) -> bool:
-    return any(value == number and value.__class__ is not bool for value in values)
+    # Looked for without a step of Python for each value first: a list may be long.
+    return number in values and any(value == number and value.__class__ is not bool for value in values)
 
 
 def _has_this(values: list[object], constant: object) -> bool:
-    return any(value is constant for value in values)
+    return id(constant) in map(id, values)
 
 
 # All that the code may name beside its arguments.

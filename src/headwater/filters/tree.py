@@ -9,7 +9,7 @@ Nothing in a tree leads back to it, so the collector of cycles need not look at 
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
@@ -27,6 +27,7 @@ NUMBER_MAX = 2**127
 COST_MAX = 2_000
 SEARCH_COST = 16  # looking through a text or a list
 LISTED_PER_COST = 8  # a list is looked up, not gone through; in SQL it is longer
+SEARCHED_PER_COST = 64  # bytes of a document, for each search of it
 
 # Neither quotes nor backslashes nor what steers a terminal: a name stands in the text of a statement.
 NAME_SIGNS = frozenset("_-$@: ")
@@ -243,6 +244,24 @@ def cost_of(node: Expression) -> int:
     if isinstance(node, OneOf):
         return 1 + (LIST_LENGTH_MAX if isinstance(node.values, Claim) else len(node.values)) // LISTED_PER_COST
     return 0 if isinstance(node, And | Or | Not | Constant) else 1
+
+
+class Weight(NamedTuple):
+    """What a filter costs for any document, in comparisons, and how often it looks through the texts and lists of one:
+    that takes the longer the larger the document is."""
+
+    cost: int
+    searches: int
+
+    def of(self, size: int) -> int:
+        """What it costs for a document of so many bytes."""
+        return self.cost + self.searches * size // SEARCHED_PER_COST
+
+
+def weight_of(expression: Expression) -> Weight:
+    """What a filter costs."""
+    nodes = [node for node, _ in walk(expression)]
+    return Weight(sum(map(cost_of, nodes)), sum(isinstance(node, Holds | HasText) for node in nodes))
 
 
 def check_path(path: tuple[str, ...], position: int) -> tuple[str, ...]:

@@ -2,28 +2,31 @@
 
     log ──► following ──► Feed: decoded once ──► matcher: whom it concerns ──► Subscription.take, for each of them
 
-There is one feed for a collection while anybody follows it, however many do. What it tells, it tells within one turn of
-the event loop: whoever joins or leaves does so between two commits.
+There is one feed for a collection while anybody follows it, however many do. Whom the changes of a commit concern is
+found in slices (`turns.py`): many filters may have to be tried, and the documents may be large. Then they are told of
+the commit within one turn of the event loop: whoever joins or leaves does so between two commits, and who joins while
+one is looked at is among those who may be told of it.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headwater.clock import SECOND, Timestamp
 from headwater.config import MIB
-from headwater.errors import HeadwaterError
-from headwater.filters import Expression, Predicate
+from headwater.errors import FilterTooLarge, HeadwaterError
+from headwater.filters import Expression, Predicate, Weight
 from headwater.model.document import DocumentChange, changes_queue
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.selection import Selection
 from headwater.services.follow import Following, Step
 from headwater.services.live_watch import LiveWatch
-from headwater.services.matching import Filed, Matcher, Move
+from headwater.services.matching import Filed, Hits, Matcher, Move
 from headwater.services.own_records import Images, document_changes
 from headwater.services.queues import Queues
+from headwater.services.turns import Spending, Turns
 from headwater.stores.questions import ListPartitions, Segment
 
 log = logging.getLogger(__name__)
@@ -31,6 +34,10 @@ log = logging.getLogger(__name__)
 # So many changes wait for a subscription that is not ready for them, and so large; more than that, and it begins anew.
 WAITING_MAX = 10_000
 WAITING_BYTES_MAX = 16 * MIB
+# What a filter may look through for one document: each of its searches counts with the size of the document.
+SEARCHED_BYTES_MAX = 8 * MIB
+# What a change costs beside the filters that are tried, in comparisons.
+CHANGE_COST = 20
 LOST = "changes were dropped from the log before they were told"
 BEHIND = "more changes came than could wait while the beginning was read"
 STOPPED = "this server stops to follow the collection"
@@ -55,9 +62,10 @@ class Event:
 
 
 Place = tuple[Offset, Lsn, PartitionId, Timestamp]
+Changed = tuple[DocumentChange, Images, Place]
 
 
-def changes_of(segment: Segment) -> list[tuple[DocumentChange, Images, Place]]:
+def changes_of(segment: Segment) -> list[Changed]:
     """The changes that one commit made, each with the document before and after, and its place in the log."""
     return [
         (change, images, (offset, segment.lsn, segment.partition_id, segment.written_at))
@@ -71,6 +79,24 @@ def move_of(predicate: Predicate, images: Images) -> Move | None:
     if now:
         return Move.CHANGED if was else Move.ENTERED
     return Move.LEFT if was else None
+
+
+def size_of(change: DocumentChange) -> int:
+    """How much there is to look through: the document before and after."""
+    return len(change.before) + len(change.after)
+
+
+def is_too_much(weight: Weight, change: DocumentChange) -> bool:
+    """Whether a filter would look through more of a document than one may."""
+    return weight.searches * max(len(change.before), len(change.after)) > SEARCHED_BYTES_MAX
+
+
+def too_much(change: DocumentChange) -> FilterTooLarge:
+    """What is said then."""
+    return FilterTooLarge(
+        f"the filter would look through {SEARCHED_BYTES_MAX:,} bytes or more of the document {change.id!r:.260}, "
+        f"which has {max(len(change.before), len(change.after)):,}: fewer searches, or smaller documents"
+    )
 
 
 class Withdrawn(NamedTuple):
@@ -129,9 +155,9 @@ class Subscription:
         """Whether it follows no more."""
         return self._is_over
 
-    def join(self, expression: Expression) -> None:
-        """From now on changes are taken."""
-        self._filed = self._feed.matcher.add(expression, self)
+    def join(self, expression: Expression, owner: Hashable = "", unforeseen_max: int | None = None) -> None:
+        """From now on changes are taken. Raises when the filters of the owner would cost too much together."""
+        self._filed = self._feed.matcher.add(expression, self, owner, unforeseen_max)
 
     def reached(self, after: Lsn, newer: dict[str, Lsn]) -> Offset:
         """The place in the log up to which a beginning that ends there has everything."""
@@ -206,8 +232,10 @@ class Feed:
         collection: str,
         on_empty: Callable[["Feed"], None],
         watch: LiveWatch | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self._watch = watch or LiveWatch(queues)
+        self._spending = Spending(turns or Turns(), database)
         self.collection = collection
         self.database = database
         self.matcher = Matcher()
@@ -263,31 +291,70 @@ class Feed:
     async def _run(self, following: Following) -> None:
         try:
             async for step in following:
-                self.take(step)
+                await self.take(step)
         except HeadwaterError as error:
             log.warning("the changes of %s can no longer be followed: %s", self.collection, error)
         except Exception:
             log.exception("the changes of %s can no longer be followed", self.collection)
         self._stop_all(STOPPED)
 
-    def take(self, step: Step) -> None:
+    async def take(self, step: Step) -> None:
         """What the log has next."""
         if step.resync is not None:
             self._stop_all(LOST)
             return
         for segment in step.segments:
-            for change, images, place in changes_of(segment):
-                self.tell(change, images, place)
-                self.seq = place[0]
+            changes = changes_of(segment)
+            for changed, hits in zip(changes, await self.match(changes), strict=True):
+                self.tell(changed, hits)
+                self.seq = changed[2][0]
+            self.position = max(self.position, segment.lsn)
         self.position = max(self.position, step.through)
 
-    def tell(self, change: DocumentChange, images: Images, place: Place) -> None:
+    async def match(self, changes: Sequence[Changed]) -> list[Hits]:
+        """Whom each of some changes concerns, those who join meanwhile too."""
+        matcher, found = self.matcher, [_Matched() for _ in changes]
+        matcher.begin()
+        try:
+            for changed, one in zip(changes, found, strict=True):
+                await self._try(matcher.find(*changed[1]), changed, one)
+            while new := matcher.take_new():
+                for changed, one in zip(changes, found, strict=True):
+                    await self._try(new, changed, one)
+        finally:
+            matcher.end()
+        self._spending.rest()
+        for one in found:
+            self._watch.matched(self.collection, one.seconds, one.tried, len(one.hits))
+        return [one.hits for one in found]
+
+    async def _try(self, filters: Collection[Filed], changed: Changed, one: "_Matched") -> None:
+        """Try filters with a change, as many in one slice as it has room for."""
+        change, images, _ = changed
+        size = size_of(change)
+        whole = CHANGE_COST + sum(filed.weight.of(size) for filed in filters)
+        if self._spending.fits(whole):
+            one.judge(self.matcher, filters, images)
+            return
+        for filed in list(filters):
+            if is_too_much(filed.weight, change):
+                self._refuse(filed, too_much(change))
+                continue
+            await self._spending.wait_for(filed.weight.of(size))
+            one.judge(self.matcher, (filed,), images)
+
+    def _refuse(self, filed: Filed, error: FilterTooLarge) -> None:
+        """A filter that costs too much for a document ends, for all who watch by it."""
+        for subscription in list(filed.watchers):
+            assert isinstance(subscription, Subscription)
+            subscription.stop(error.code, str(error))
+
+    def tell(self, changed: Changed, hits: Hits) -> None:
         """A change, to those whom it concerns."""
+        change, images, place = changed
         events: dict[Move, Event] = {}
-        began, tried, told = time.perf_counter(), self.matcher.tried, 0
-        hits = self.matcher.match(*images)
-        self._watch.matched(self.collection, time.perf_counter() - began, self.matcher.tried - tried, len(hits))
-        for filed, move in hits:
+        told = 0
+        for filed, move in hits.items():
             event = events.get(move)
             if event is None:
                 event = events[move] = Event(self.collection, change, move, place)
@@ -302,3 +369,21 @@ class Feed:
     def _stop_all(self, reason: str) -> None:
         for subscription in list(self._subscriptions):
             subscription.stop("resync", reason)
+
+
+class _Matched:
+    """What was found out about one change."""
+
+    __slots__ = ("hits", "seconds", "tried")
+
+    def __init__(self) -> None:
+        self.hits: Hits = {}
+        self.tried = 0
+        self.seconds = 0.0
+
+    def judge(self, matcher: Matcher, filters: Collection[Filed], images: Images) -> None:
+        """Try some filters."""
+        began = time.perf_counter()
+        matcher.judge(filters, *images, self.hits)
+        self.seconds += time.perf_counter() - began
+        self.tried += len(filters)

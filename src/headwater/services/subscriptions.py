@@ -5,7 +5,8 @@ waits, and each document of a snapshot knows the commit that wrote it: so nothin
 between. Behind a place in the log everything is read from the log itself, as long as it is kept; else that is said.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,18 +14,33 @@ from headwater import filters
 from headwater.config import KIB
 from headwater.errors import Closed, ResyncRequired
 from headwater.filters import Expression
-from headwater.model.document import Condition, Document, changes_queue, check_collection
+from headwater.model.document import Condition, Document, DocumentChange, changes_queue, check_collection
 from headwater.model.document_rules import Permit
 from headwater.model.names import Lsn, Offset
 from headwater.model.principal import Principal, Scope
 from headwater.services.documents import find_all
-from headwater.services.feed import Event, Feed, May, Subscription, Withdrawn, changes_of, move_of
+from headwater.services.feed import (
+    CHANGE_COST,
+    Event,
+    Feed,
+    May,
+    Subscription,
+    Withdrawn,
+    changes_of,
+    is_too_much,
+    move_of,
+    size_of,
+    too_much,
+)
 from headwater.services.live_watch import LiveWatch
+from headwater.services.matching import Move
+from headwater.services.own_records import Images
 from headwater.services.queues import Queues
 from headwater.services.replication import Checkpoint, Pulled, Replica
 from headwater.services.resume_tokens import ResumeTokens
 from headwater.services.system_collections import Sees, document_of, is_system, may_see
 from headwater.services.system_feed import SystemFeed
+from headwater.services.turns import Spending, Turns
 from headwater.stores.document_questions import DocumentQuery, QueryDocuments
 from headwater.stores.questions import ListPartitions, PartitionStatus, ReadPartition
 
@@ -98,6 +114,31 @@ class Standing:
         return None if self._permit() == self._began else RULES_CHANGED
 
 
+def _asked(wanted: Wanted, principal: Principal) -> QueryDocuments:
+    """What reads a snapshot: the store decides which documents are meant, and which of them may be read."""
+    query = DocumentQuery(
+        collection=wanted.collection, filters=wanted.filters, filter=wanted.filter, limit=PAGE_DOCUMENTS
+    )
+    permit = principal.permit(wanted.collection)
+    return QueryDocuments(wanted.database, query, permit=permit, claims=principal.claims_text())
+
+
+class _Judge:
+    """What changes of the log are to one filter, found out in slices."""
+
+    def __init__(self, expression: Expression, spending: Spending) -> None:
+        self._predicate = filters.predicate(expression)
+        self._weight = filters.weight_of(expression)
+        self._spending = spending
+
+    async def move(self, change: DocumentChange, images: Images) -> Move | None:
+        """What a change is to it; raises when it costs too much to say."""
+        if is_too_much(self._weight, change):
+            raise too_much(change)
+        await self._spending.wait_for(CHANGE_COST + self._weight.of(size_of(change)))
+        return move_of(self._predicate, images)
+
+
 def in_parts(documents: list[Document]) -> list[list[Document]]:
     """The documents in parts, each no larger than a page but for its last document; one part at least."""
     parts: list[list[Document]] = [[]]
@@ -116,6 +157,15 @@ def next_limit(came: int, limit_max: int) -> int:
     return max(1, min(2 * came, limit_max))
 
 
+class Budget(NamedTuple):
+    """Who pays for the filters that they follow a collection by, and what those may cost together beyond the conditions
+    that they are found by; None for any cost."""
+
+    owner: Hashable = ""
+    unforeseen_max: int | None = None
+
+
+ANY_COST = Budget()
 Tell = Callable[[Event], None]
 End = Callable[[str, str], None]
 # Waited for before more is told of a beginning than the follower can take.
@@ -130,13 +180,21 @@ class Subscriptions:
         self._feeds: dict[tuple[str, str], Feed] = {}
         self.tokens = ResumeTokens(queues)
         self.watch = LiveWatch(queues)
+        self.turns = Turns()
 
     def count(self) -> int:
         """How many collections are followed."""
         return len(self._feeds)
 
     async def open(
-        self, wanted: Wanted, expression: Expression, tell: Tell, end: End, may: May, sees: Sees | None = None
+        self,
+        wanted: Wanted,
+        expression: Expression,
+        tell: Tell,
+        end: End,
+        may: May,
+        sees: Sees | None = None,
+        budget: Budget = ANY_COST,
     ) -> Subscription:
         """Begin to follow. What comes waits until `go_live`; `tell` gets it then, `end` a code and a reason when it is
         over without the follower's doing, and `may` says with every change why it may not be told, if it may not."""
@@ -144,14 +202,18 @@ class Subscriptions:
         feed = self._feeds.get(key)
         if feed is None:
             kind = SystemFeed if is_system(wanted.collection) else Feed
-            feed = self._feeds[key] = kind(self._queues, *key, on_empty=self._drop, watch=self.watch)
+            feed = self._feeds[key] = kind(self._queues, *key, on_empty=self._drop, watch=self.watch, turns=self.turns)
         subscription = Subscription(feed, tell, end, may)
         if isinstance(feed, SystemFeed):
             subscription.sees = sees
         await feed.enter(subscription)
         if subscription.is_over:
             raise Closed("this server stops")
-        subscription.join(expression)
+        try:
+            subscription.join(expression, *budget)
+        except BaseException:
+            subscription.close()
+            raise
         return subscription
 
     def feeds(self) -> list[Feed]:
@@ -174,7 +236,7 @@ class Subscriptions:
     # ── beginnings ──
 
     async def snapshot(
-        self, subscription: Subscription, wanted: Wanted, expression: Expression, ready: Ready
+        self, subscription: Subscription, wanted: Wanted, principal: Principal, ready: Ready
     ) -> AsyncGenerator[tuple[list[Document], Offset | None], None]:
         """The documents that are meant now, a page after the other; with the last one comes the place in the log behind
         which everything is told, and then the subscription is live."""
@@ -182,40 +244,32 @@ class Subscriptions:
         if isinstance(feed, SystemFeed):
             # All at once: nothing comes between what is known now and what is told next.
             rows = [row for row in feed.rows.values() if subscription.sees is None or subscription.sees(row)]
-            meant = filters.predicate(expression)
+            meant = filters.predicate(wanted.expression(principal))
             yield [document_of(row) for row in rows if meant(row)], feed.seq
             subscription.go_live(feed.position, {})
             return
-        query = self._query(wanted, expression)
-        predicate = filters.predicate(expression)
+        asked = _asked(wanted, principal)
         after: Lsn | None = None
         newer: dict[str, Lsn] = {}
-        while True:
+        while not subscription.is_over:
             await ready()
-            page = await find_all(self._queues.store, QueryDocuments(wanted.database, query), PAGE_BYTES)
+            page = await find_all(self._queues.store, asked, PAGE_BYTES)
             after = page.lsn if after is None else after
-            found = [document for document in page if predicate(document.flat())]
-            newer.update((document.id, document.lsn) for document in found if document.lsn > after)
-            *early, last = in_parts(found)
-            for part in early:
-                yield part, None
+            newer.update((document.id, document.lsn) for document in page if document.lsn > after)
+            cursor, limit = page.next_cursor, next_limit(len(page), PAGE_DOCUMENTS)
+            parts = in_parts(list(page))
+            del page
+            while len(parts) > 1:
+                yield parts.pop(0), None
                 await ready()
-            if not page.next_cursor:
-                yield last, subscription.reached(after, newer)
-                break
-            yield last, None
-            limit = next_limit(len(page), PAGE_DOCUMENTS)
-            query = msgspec.structs.replace(query, start_after=page.next_cursor, limit=limit)
-        subscription.go_live(after, newer)
-
-    @staticmethod
-    def _query(wanted: Wanted, expression: Expression) -> DocumentQuery:
-        """What reads the snapshot. A filter that says something of who asks is decided here, not in the store."""
-        query = DocumentQuery(collection=wanted.collection, limit=PAGE_DOCUMENTS)
-        parts = [filters.parse(wanted.filter)] if wanted.filter else []
-        if any(filters.has_claims(part) for part in parts):
-            return msgspec.structs.replace(query, filters=wanted.filters)
-        return msgspec.structs.replace(query, filters=wanted.filters, filter=wanted.filter)
+            if not cursor:
+                yield parts.pop(), subscription.reached(after, newer)
+                subscription.go_live(after, newer)
+                return
+            # Nothing of it is held here while the client takes it: there may be many who take nothing.
+            yield parts.pop(), None
+            query = msgspec.structs.replace(asked.query, start_after=cursor, limit=limit)
+            asked = msgspec.structs.replace(asked, query=query)
 
     async def is_kept(self, subscription: Subscription, last_seq: Offset) -> bool:
         """Whether all that came after a place in the log is still there; a place that it never reached is another's."""
@@ -232,7 +286,7 @@ class Subscriptions:
         feed = subscription.feed
         until, reached = feed.position, Lsn(0)
         partition = await self._partition(feed)
-        predicate = filters.predicate(expression)
+        judge = _Judge(expression, Spending(self.turns, feed.database))
         first, limit = Offset(last_seq + 1), PAGE_SEGMENTS
         while partition is not None and reached < until:
             read = await self._queues.ask(ReadPartition(partition.partition_id, first, limit, PAGE_BYTES))
@@ -246,7 +300,7 @@ class Subscriptions:
             for segment in segments:
                 await ready()
                 for change, images, place in changes_of(segment):
-                    move = move_of(predicate, images) if place[0] > last_seq else None
+                    move = await judge.move(change, images) if place[0] > last_seq else None
                     if move is not None and not subscription.is_over and subscription.is_allowed():
                         subscription.tell(Event(feed.collection, change, move, place))
                 first = Offset(segment.first_offset + len(segment.records))

@@ -10,10 +10,10 @@ import logging
 import msgspec
 
 from headwater.errors import HeadwaterError
-from headwater.model.document import NULL, DocumentChange, Fields
+from headwater.model.document import NULL, DocumentChange, Fields, Op
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.services.documents import SYSTEM_SECONDS
-from headwater.services.feed import STOPPED, Feed
+from headwater.services.feed import STOPPED, Changed, Feed
 from headwater.services.system_collections import Rows, check_system, list_rows
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class SystemFeed(Feed):
                 self._stop_all(STOPPED)
                 return
             try:
-                self.meet(await self._look())
+                await self.meet(await self._look())
             except HeadwaterError as error:
                 log.warning("the system collection %s cannot be looked at: %s", self.collection, error)
             except Exception:
@@ -50,29 +50,36 @@ class SystemFeed(Feed):
                 self._stop_all(STOPPED)
                 return
 
-    def meet(self, rows: Rows) -> None:
+    async def meet(self, rows: Rows) -> None:
         """What was found now: tell what differs."""
-        before, self.rows = self.rows, rows
+        changes = self._differences(rows)
+        matched = await self.match(changes)
+        # In one turn of the loop: who begins now has either all of it in their rows, or is told.
+        self.rows = rows
         self.position = Lsn(self.position + 1)
-        for name, row in before.items():
+        for changed, hits in zip(changes, matched, strict=True):
+            self.seq = changed[2][0]
+            self.tell(changed, hits)
+
+    def _differences(self, rows: Rows) -> list[Changed]:
+        """What differs from the look before, as changes behind the last one."""
+        found: list[tuple[Op, Fields, Fields | None]] = []
+        for name, row in self.rows.items():
             if name not in rows:
-                self._tell_of("delete", row, row)
+                found.append(("delete", row, row))
         for name, row in rows.items():
-            was = before.get(name)
+            was = self.rows.get(name)
             if was is None:
-                self._tell_of("insert", row, None)
+                found.append(("insert", row, None))
             else:
                 row["version"] = was["version"]
                 if row != was:
                     row["version"] += 1
-                    self._tell_of("update", row, was)
+                    found.append(("update", row, was))
+        return [self._change(number, *one) for number, one in enumerate(found, 1)]
 
-    def _tell_of(self, op: str, row: Fields, was: Fields | None) -> None:
+    def _change(self, number: int, op: Op, row: Fields, was: Fields | None) -> Changed:
         after, before = (NULL if one is None else msgspec.Raw(msgspec.json.encode(one)) for one in (row, was))
-        self.seq = Offset(self.seq + 1)
-        change = DocumentChange(op, row["id"], row["version"], after, before)  # type: ignore[arg-type]
-        self.tell(
-            change,
-            (was, None if op == "delete" else row),
-            (self.seq, self.position, NO_PARTITION, self._queues.clock.now()),
-        )
+        change = DocumentChange(op, row["id"], row["version"], after, before)
+        place = Offset(self.seq + number), Lsn(self.position + 1), NO_PARTITION, self._queues.clock.now()
+        return change, (was, None if op == "delete" else row), place

@@ -420,7 +420,7 @@ async def test_changes_that_were_dropped_before_they_were_told_are_not_passed_ov
     await page.subscribe(id="one")
     await page.subscribe(id="two", filters=LOUD)
     feed = page.session.kept["documents"].by_id["one"].feed
-    feed.take(Step([], Lsn(9), resync=Lsn(9)))
+    await feed.take(Step([], Lsn(9), resync=Lsn(9)))
     assert sorted(told["subId"] for told in await page.hear("resync-required", 2)) == ["one", "two"]
     assert site.subscriptions.count() == 0
 

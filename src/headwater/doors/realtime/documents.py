@@ -32,7 +32,16 @@ from headwater.doors.realtime.envelope import MessageId, answer, tell
 from headwater.doors.realtime.flow import Window
 from headwater.doors.realtime.session import CATCH_UP_BYTES, MessageHandler, RealtimeSession
 from headwater.doors.sessions import Frame
-from headwater.errors import Closed, HeadwaterError, InvalidInput, InvalidOption, NotAllowed, Overloaded, ResyncRequired
+from headwater.errors import (
+    Closed,
+    FilterTooLarge,
+    HeadwaterError,
+    InvalidInput,
+    InvalidOption,
+    NotAllowed,
+    Overloaded,
+    ResyncRequired,
+)
 from headwater.filters import Expression
 from headwater.filters.tree import ALWAYS
 from headwater.model.document import Document, replica_of
@@ -43,7 +52,15 @@ from headwater.model.watermarks import Pressure
 from headwater.services.feed import Event, Subscription
 from headwater.services.replication import Pulled, Replica
 from headwater.services.resume_tokens import IncludeData, Resumable
-from headwater.services.subscriptions import MATCHER_VERSION, NOT_KEPT, Standing, Subscriptions, Wanted, may_read
+from headwater.services.subscriptions import (
+    MATCHER_VERSION,
+    NOT_KEPT,
+    Budget,
+    Standing,
+    Subscriptions,
+    Wanted,
+    may_read,
+)
 from headwater.services.system_collections import NO_REPLICAS, is_system, seen_by
 
 KEPT = "documents"
@@ -198,7 +215,8 @@ class Follower:
             watch.note(self.session.database, "resync-required", subId=self.id, reason=reason)
             self.session.send(self.resync(reason))
         else:
-            self.session.fail(NotAllowed(reason), self.id)
+            error = FilterTooLarge if code == FilterTooLarge.code else NotAllowed
+            self.session.fail(error(reason), self.id)
 
     def resync(self, reason: str) -> Frame:
         """That there is a gap."""
@@ -261,6 +279,7 @@ async def begin(follower: Follower, wanted: Wanted, expression: Expression) -> S
         follower.end,
         Standing(wanted, followed.known),
         seen_by(followed.known, wanted.collection) if is_system(wanted.collection) else None,
+        Budget(session.known.subject, session.limits.filters_cost_per_token_max),
     )
     if followed.is_over:
         subscription.close()
@@ -309,8 +328,9 @@ async def subscribe(session: RealtimeSession, id: MessageId, payload: Subscribe)
             last = Offset(payload.last_seq)
             await go_on(follower, subscription, expression, last, await service.is_kept(subscription, last))
         elif payload.send_snapshot:
-            async for documents, seq in service.snapshot(subscription, wanted, expression, session.taken):
+            async for documents, seq in service.snapshot(subscription, wanted, session.known, session.taken):
                 session.send(snapshot_frame(id, documents, seq))
+                del documents
         else:
             subscription.go_live(subscription.feed.position, {})
     except BaseException:

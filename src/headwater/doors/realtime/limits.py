@@ -32,6 +32,8 @@ class RealtimeLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Rooms that one connection may be in at once."""
     subscriptions_per_connection_max: int = 1_000
     """Live queries and streams that one connection may have at once."""
+    filters_cost_per_token_max: int = 200_000
+    """What the filters of one token on a collection may cost together, beyond the conditions that they are found by."""
     audit: bool = False
     """Whether it is written down, in the queue `headwater/audit`, who begins and ends to follow what, what could not be
     gone on with, and when too much waits."""

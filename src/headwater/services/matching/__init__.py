@@ -8,6 +8,6 @@ that a list must hold, a range. What no index can foresee (`!=`, `contains` of a
 so that nothing passes it by. The filter itself decides last: an index may be wide and is never wrong.
 """
 
-from headwater.services.matching.matcher import Filed, Hit, Matcher, Move
+from headwater.services.matching.matcher import Filed, Hit, Hits, Matcher, Move
 
-__all__ = ["Filed", "Hit", "Matcher", "Move"]
+__all__ = ["Filed", "Hit", "Hits", "Matcher", "Move"]

@@ -1,10 +1,12 @@
 """The filters of one collection, and which of them a change concerns."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
-from headwater.filters import Expression, Predicate, predicate
+from headwater.errors import FilterTooLarge
+from headwater.filters import Expression, Predicate, Weight, predicate, weight_of
 from headwater.filters.python import value_at
 from headwater.services.matching.access import (
     Anything,
@@ -40,13 +42,17 @@ class Move(Enum):
 
 
 class Filed:
-    """One filter, with all who watch by it."""
+    """One filter, with all who watch by it. `owner` is who came with it first, and pays for it."""
 
-    __slots__ = ("name", "places", "predicate", "watchers")
+    __slots__ = ("name", "owner", "places", "predicate", "unforeseen", "watchers", "weight")
 
-    def __init__(self, name: str, predicate: Predicate) -> None:
+    def __init__(self, name: str, predicate: Predicate, weight: Weight, owner: Hashable) -> None:
         self.name = name
         self.predicate = predicate
+        self.weight = weight
+        self.owner = owner
+        # What it costs beyond the condition that it is found by.
+        self.unforeseen = 0
         self.watchers: dict[Hashable, None] = {}
         # How it is taken out of each index that it is in.
         self.places: list[Callable[[], None]] = []
@@ -54,6 +60,7 @@ class Filed:
 
 # A filter that a change concerns, and how.
 Hit = tuple[Filed, Move]
+Hits = dict[Filed, Move]
 Bucket = dict[Filed, None]
 Table = dict[Key, Bucket]
 
@@ -72,8 +79,12 @@ class Matcher:
         self._numbers: dict[Path, Intervals[Filed]] = {}
         self._texts: dict[Path, Intervals[Filed]] = {}
         self._always: Bucket = {}
+        # What the filters of each owner cost beyond the conditions that they are found by.
+        self._unforeseen: Counter[Hashable] = Counter()
         # How many filters were tried so far: with those that held, how well the indexes lead.
         self.tried = 0
+        # Filters that came since somebody began to look for those that a change concerns; None while nobody does.
+        self._new: Bucket | None = None
 
     def __len__(self) -> int:
         return len(self._filed)
@@ -81,16 +92,35 @@ class Matcher:
     def __iter__(self) -> Iterator[Filed]:
         return iter(self._filed.values())
 
-    def add(self, expression: Expression, watcher: Hashable) -> Filed:
-        """From now on somebody watches the documents of a filter."""
+    def add(
+        self, expression: Expression, watcher: Hashable, owner: Hashable = "", unforeseen_max: int | None = None
+    ) -> Filed:
+        """From now on somebody watches the documents of a filter. Raises when the filters of its owner would cost more
+        than this together, beyond the conditions that they are found by."""
         # Not the tree itself: to Python, one with 1 is one with True.
         name = repr(expression)
         filed = self._filed.get(name)
         if filed is None:
-            filed = self._filed[name] = Filed(name, predicate(expression))
-            for way in ways(expression, self._weigh):
-                filed.places.append(self._file(filed, way))
+            filed = self._filed[name] = self._new_filed(name, expression, owner, unforeseen_max)
+            if self._new is not None:
+                self._new[filed] = None
         filed.watchers[watcher] = None
+        return filed
+
+    def _new_filed(self, name: str, expression: Expression, owner: Hashable, unforeseen_max: int | None) -> Filed:
+        found = ways(expression, self._weigh)
+        filed = Filed(name, predicate(expression), weight_of(expression), owner)
+        filed.unforeseen = max(0, filed.weight.cost - (Anything() not in found))
+        together = self._unforeseen[owner] + filed.unforeseen
+        if unforeseen_max is not None and filed.unforeseen and together > unforeseen_max:
+            raise FilterTooLarge(
+                f"the filters of one token on a collection may cost {unforeseen_max:,} together beyond the conditions "
+                f"that they are found by, and would cost {together:,}: fewer searches, or fewer subscriptions"
+            )
+        if filed.unforeseen:
+            self._unforeseen[owner] = together
+        for way in found:
+            filed.places.append(self._file(filed, way))
         return filed
 
     def remove(self, filed: Filed, watcher: Hashable) -> None:
@@ -98,35 +128,66 @@ class Matcher:
         filed.watchers.pop(watcher, None)
         if not filed.watchers and self._filed.get(filed.name) is filed:
             del self._filed[filed.name]
+            if self._new is not None:
+                self._new.pop(filed, None)
             for take_out in filed.places:
                 take_out()
+            if filed.unforeseen:
+                self._unforeseen[filed.owner] -= filed.unforeseen
+                if not self._unforeseen[filed.owner]:
+                    del self._unforeseen[filed.owner]
             if not self._filed:
                 # Nothing is kept for nobody.
                 self.tried = 0
 
     def match(self, before: Document | None, after: Document | None) -> list[Hit]:
         """Whom a change concerns: the document as it was and as it is, None where it was or is not there."""
+        hits: Hits = {}
+        self.judge(self.find(before, after), before, after, hits)
+        return list(hits.items())
+
+    # ── the same in two steps, for who takes turns with others ──
+
+    def begin(self) -> None:
+        """From here on it is known which filters are new, until `end`."""
+        self._new = {}
+
+    def take_new(self) -> Collection[Filed]:
+        """Filters that came since it was last asked: what was looked at before may concern them."""
+        new, self._new = self._new, {}
+        return new or ()
+
+    def end(self) -> None:
+        """All was looked at."""
+        self._new = None
+
+    def find(self, before: Document | None, after: Document | None) -> Collection[Filed]:
+        """The filters that a change may concern."""
         buckets = [self._always] if self._always else []
         for image in (after, before):
             if image is not None:
                 self._gather(image, buckets)
         if not buckets:
-            return []
+            return ()
         found = buckets[0]
         if any(bucket is not found for bucket in buckets):
             found = {filed: None for bucket in buckets for filed in bucket}
+        return found
+
+    def judge(self, found: Collection[Filed], before: Document | None, after: Document | None, hits: Hits) -> None:
+        """Add those of some filters that a change concerns."""
         self.tried += len(found)
         if before is None or after is None:
             image, move = (after, Move.ENTERED) if before is None else (before, Move.LEFT)
-            return [(filed, move) for filed in found if image is not None and filed.predicate(image)]
-        hits: list[Hit] = []
+            if image is not None:
+                hits.update((filed, move) for filed in found if filed.predicate(image))
+            return
         for filed in found:
             was = filed.predicate(before)
             if filed.predicate(after):
-                hits.append((filed, Move.CHANGED if was else Move.ENTERED))
+                hits[filed] = Move.CHANGED if was else Move.ENTERED
             elif was:
-                hits.append((filed, Move.LEFT))
-        return hits
+                hits[filed] = Move.LEFT
 
     # ── looking up ──
 
