@@ -190,6 +190,30 @@ def test_a_replica_deletes_by_true_and_by_nothing_else(client: httpx.Client, del
     assert client.get(place).json()["version"] == 1
 
 
+def test_attachments_of_a_replica_are_refused_and_not_dropped(client: httpx.Client) -> None:
+    """Answered with a success, the next pull would take them from the replica that has them."""
+    kept = {"photo.png": {"content_type": "image/png", "data": "aGVsbG8=", "length": 5}}
+    rows = [{"newDocumentState": {"id": "a", "_attachments": {}}}]
+    assert push(client, *rows) == []
+    rows.append({"newDocumentState": {"id": "b", "_attachments": kept}})
+    refused = client.post("/replication/v1/push", json={"collection": "notes", "rows": rows})
+    answer = refused.json()
+    assert (refused.status_code, answer["reason"], answer["document"]) == (400, "invalid_payload", "b")
+    assert "'b'" in answer["message"]
+    assert "attachments" in answer["message"]
+    assert client.get(f"{BASE}/documents/notes/b").status_code == 404
+
+
+def test_a_push_says_which_document_it_cannot_take(client: httpx.Client) -> None:
+    rows = [{"newDocumentState": {"id": id, "t": "x" * size}} for id, size in (("a", 1), ("large", 300_000), ("c", 1))]
+    refused = client.post("/replication/v1/push", json={"collection": "notes", "rows": rows})
+    answer = refused.json()
+    assert (refused.status_code, answer["reason"], answer["document"]) == (413, "too_large", "large")
+    assert "'large'" in answer["message"]
+    del rows[1]
+    assert push(client, *rows) == []
+
+
 def test_system_collections_have_no_replicas(client: httpx.Client) -> None:
     refused = client.post("/replication/v1/pull", json={"collection": "_queues"})
     assert (refused.status_code, refused.json()["reason"]) == (400, "invalid_option")

@@ -2808,4 +2808,10 @@ BUGS = [
         (Edit(FEED, "while new := matcher.take_new():", "while new := ():"),),
         (f"{COSTLY}::test_who_joins_while_a_commit_is_matched_is_told_of_it",),
     ),
+    Bug(
+        "attachments-that-are-dropped",
+        "a push with attachments is answered as taken, and they are kept nowhere",
+        (Edit("headwater/services/document_checks.py", 'if state.get("_attachments"):', "if False:"),),
+        ("tests/doors/test_documents.py::test_attachments_of_a_replica_are_refused_and_not_dropped",),
+    ),
 ]

@@ -116,7 +116,8 @@ EVENT_STREAM = "text/event-stream"
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An error as clients get it: `code` is stable, `detail` is for people. `error` is where queen-mq clients look."""
+    """An error as clients get it: `code` is stable, `detail` is for people. `error` is where queen-mq clients look.
+    `document` is the id of the one that it is about, where several were handed in."""
 
     title: str
     status: int
@@ -124,6 +125,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str
     error: str
     request_id: str = ""
+    document: str = ""
 
 
 class BrokenOff(Exception):
@@ -163,7 +165,9 @@ NOTHING = Response(status=HTTPStatus.NO_CONTENT)
 CONTINUE = Response(status=HTTPStatus.CONTINUE)
 
 
-def problem_response(status: int, code: str, detail: str, *, request_id: str = "", headers: Headers = ()) -> Response:
+def problem_response(
+    status: int, code: str, detail: str, *, request_id: str = "", headers: Headers = (), document: str = ""
+) -> Response:
     """An error as problem JSON."""
     problem = Problem(
         title=HTTPStatus(status).phrase,
@@ -172,6 +176,7 @@ def problem_response(status: int, code: str, detail: str, *, request_id: str = "
         detail=detail,
         error=detail,
         request_id=request_id,
+        document=document,
     )
     return Response(
         status=status, content_type="application/problem+json", body=_encoder.encode(problem), headers=headers
@@ -240,7 +245,10 @@ def error_response(error: HeadwaterError, request_id: str = "") -> Response:
     """An error of the services. What the store says of itself stays here: it may name places and statements."""
     headers = (("retry-after", "1"),) if error.retryable else ()
     detail = public_detail(error)
-    return problem_response(status_of(error), error.code, detail, request_id=request_id, headers=headers)
+    about = getattr(error, "document", "")
+    return problem_response(
+        status_of(error), error.code, detail, request_id=request_id, headers=headers, document=about
+    )
 
 
 def public_detail(error: HeadwaterError) -> str:

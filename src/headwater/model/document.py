@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.errors import InvalidName, InvalidPayload, StoreDamaged, TooLarge
+from headwater.errors import HeadwaterError, InvalidName, InvalidPayload, StoreDamaged, TooLarge
 from headwater.model.names import SYSTEM_PREFIX, Lsn
 from headwater.model.record import check_ready_json
 
@@ -304,6 +304,14 @@ def is_same_state(known: Mapping[str, Any], document: Document) -> bool:
 def replica_fields(state: Mapping[str, Any]) -> Fields:
     """The own fields of a state that a replica sent: what RxDB keeps for itself begins with an underscore."""
     return {name: value for name, value in own_fields(state).items() if not name.startswith("_")}
+
+
+def named(error: HeadwaterError, id: object) -> HeadwaterError:
+    """The error itself, which says now which of several documents it is about: in its text, and as `document`."""
+    if isinstance(id, str) and not hasattr(error, "document"):
+        error.args = (f"the document {id!r:.260}: {error}", *error.args[1:])
+        error.document = id  # type: ignore[attr-defined]
+    return error
 
 
 def kept_from_replicas(document: Document | None) -> Fields:

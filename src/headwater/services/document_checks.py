@@ -29,6 +29,7 @@ from headwater.model.document import (
     check_document_id,
     check_fields,
     encode_fields,
+    named,
     replica_fields,
 )
 from headwater.model.document_rules import ACTIONS, RULES_MAX, DocumentRule
@@ -92,13 +93,23 @@ def check_merge(operation: MergeDocuments, config: Config) -> Changes:
     """What a replica has written."""
     if len(operation.rows) > ROWS_MAX:
         raise TooLarge(f"{ROWS_MAX:,} rows may be pushed at once; got {len(operation.rows):,}")
-    rows = [_row(row, config.record_bytes_max) for row in operation.rows]
+    rows = [_named_row(row, config.record_bytes_max) for row in operation.rows]
     return {"collection": check_own(operation.collection), "rows": rows}
+
+
+def _named_row(row: DocumentRow, bytes_max: int) -> DocumentRow:
+    try:
+        return _row(row, bytes_max)
+    except InvalidInput as error:
+        raise named(error, row.new_document_state.get("id")) from error.__cause__
 
 
 def _row(row: DocumentRow, bytes_max: int) -> DocumentRow:
     state = row.new_document_state
     name = check_document_id(state.get("id"))
+    if state.get("_attachments"):
+        # What is not kept is not taken: the replica would read the document back without them, and lose its own.
+        raise InvalidPayload("it has attachments, which are not replicated: take them out of what is pushed")
     fields = msgspec.json.decode(encode_fields(replica_fields(state), bytes_max))
     if row.assumed_master_state is not None:
         _is_deleted(row.assumed_master_state)

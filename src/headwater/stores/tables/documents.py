@@ -47,9 +47,11 @@ from headwater.model.document import (
     flat_of,
     is_same_state,
     kept_from_replicas,
+    named,
     own_fields,
     replica_fields,
 )
+from headwater.model.document import DocumentRow as PushedRow
 from headwater.model.document_rules import Action, Permit
 from headwater.model.names import PARTITION_DEFAULT, Lsn
 from headwater.model.record import Record
@@ -185,28 +187,35 @@ class Documents(Subject):
 
     def _merge(self, operation: MergeDocuments, now: Timestamp) -> DocumentsMerged:
         written = 0
-        conflicts = []
+        conflicts: list[Document] = []
         for row in operation.rows:
-            state, assumed = row.new_document_state, row.assumed_master_state
-            place = CreateDocument(
-                database=operation.database,
-                collection=operation.collection,
-                id=state["id"],
-                data=_nothing,
-                permit=operation.permit,
-            )
-            before = self._find(place.database, place.collection, place.id)
-            self._check_readable(operation.permit, before)
-            if before is not None and is_same_state(state, before):
-                # It came before, and the answer did not arrive.
-                continue
-            if before is not None and (assumed is None or not is_same_state(assumed, before)):
-                conflicts.append(before)
-                continue
-            fields = None if state.get("_deleted") else {**kept_from_replicas(before), **replica_fields(state)}
-            self._write(place, before, fields, now)
-            written += 1
+            try:
+                written += self._merge_row(operation, row, conflicts, now)
+            except HeadwaterError as error:
+                raise named(error, row.new_document_state["id"]) from error.__cause__
         return DocumentsMerged(written, conflicts)
+
+    def _merge_row(self, operation: MergeDocuments, row: PushedRow, conflicts: list[Document], now: Timestamp) -> bool:
+        """Take in one row, or add what is here to the conflicts; whether anything was written."""
+        state, assumed = row.new_document_state, row.assumed_master_state
+        place = CreateDocument(
+            database=operation.database,
+            collection=operation.collection,
+            id=state["id"],
+            data=_nothing,
+            permit=operation.permit,
+        )
+        before = self._find(place.database, place.collection, place.id)
+        self._check_readable(operation.permit, before)
+        if before is not None and is_same_state(state, before):
+            # It came before, and the answer did not arrive.
+            return False
+        if before is not None and (assumed is None or not is_same_state(assumed, before)):
+            conflicts.append(before)
+            return False
+        fields = None if state.get("_deleted") else {**kept_from_replicas(before), **replica_fields(state)}
+        self._write(place, before, fields, now)
+        return True
 
     def index(self, operation: IndexDocuments, now: Timestamp) -> DocumentIndexed:
         """Have an index. What this commit wrote before has to be among what is there."""
