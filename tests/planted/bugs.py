@@ -2129,8 +2129,8 @@ BUGS = [
         (
             Edit(
                 "headwater/doors/realtime/documents.py",
-                "        await go_on(follower, subscription, expression, last, kept)\n",
-                "        subscription.go_live(subscription.feed.position, {})\n",
+                "        await go_on(follower, subscription, expression, last, gap)\n    except",
+                "        subscription.go_live(subscription.feed.position, {})\n    except",
             ),
         ),
         (LIVE_SERVERS,),
@@ -2590,8 +2590,8 @@ BUGS = [
         (
             Edit(
                 "headwater/doors/realtime/documents.py",
-                "is_same and about.identity in",
-                "is_same or about.identity in",
+                'is_here = about.identity in ("", await service.tokens.identity())',
+                "is_here = bool(about.identity)",
             ),
         ),
         (f"{OTHER_LOGS}::test_a_resume_in_a_store_that_was_restored_begins_anew",),
@@ -2813,5 +2813,11 @@ BUGS = [
         "a push with attachments is answered as taken, and they are kept nowhere",
         (Edit("headwater/services/document_checks.py", 'if state.get("_attachments"):', "if False:"),),
         ("tests/doors/test_documents.py::test_attachments_of_a_replica_are_refused_and_not_dropped",),
+    ),
+    Bug(
+        "claims-of-before",
+        "a filter that speaks of who asks goes on with what was known of them before",
+        (Edit(SUBSCRIPTIONS, 'if "auth" not in self.filter or not', "if self.filter or not"),),
+        ("tests/doors/realtime/test_claims_that_change.py",),
     ),
 ]

@@ -42,7 +42,8 @@ class Resumable(msgspec.Struct, frozen=True, array_like=True):
     filter: str
     include_data: IncludeData
     good_until: Timestamp
-    permit: str = ""
+    # What rules and claims came to, in short: `Wanted.reading`.
+    reading: str = ""
     priority: str = ""
     # Of which log: a store that is restored from a backup keeps the key that signs, and not its identity.
     identity: str = ""

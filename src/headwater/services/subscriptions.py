@@ -6,6 +6,7 @@ between. Behind a place in the log everything is read from the log itself, as lo
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Sequence
+from hashlib import blake2s
 from typing import NamedTuple
 
 import msgspec
@@ -15,7 +16,7 @@ from headwater.config import KIB
 from headwater.errors import Closed, ResyncRequired
 from headwater.filters import Expression
 from headwater.model.document import Condition, Document, DocumentChange, changes_queue, check_collection
-from headwater.model.document_rules import Permit
+from headwater.model.document_rules import Permit, digest_of
 from headwater.model.names import Lsn, Offset
 from headwater.model.principal import Principal, Scope
 from headwater.services.documents import find_all
@@ -51,7 +52,8 @@ PAGE_BYTES = 512 * KIB
 # Rises when the same filter would mean other documents than before.
 MATCHER_VERSION = 1
 WITHDRAWN = Withdrawn("not_allowed", "the right to read this collection was withdrawn")
-RULES_CHANGED = Withdrawn("resync", "the access rules of this collection were changed; subscribe anew")
+OTHER_DOCUMENTS = "other documents are meant than before: the access rules, or what is known of who asks, are others"
+OTHERS_MEANT = Withdrawn("resync", OTHER_DOCUMENTS)
 NOT_KEPT = "what came after this place is not kept, or not in this log"
 
 
@@ -68,6 +70,15 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         bound = filters.whole_filter(self.filters, self.filter, principal.claims_text())
         return filters.readable(principal.permit(self.collection), bound)
 
+    def reading(self, principal: Principal) -> str:
+        """What the access rules, and what the filter says of who asks, come to, in short: for who has to know later
+        whether the same documents are meant. '' where there are no rules and the filter says nothing of them."""
+        rules = digest_of(principal.permit(self.collection))
+        if "auth" not in self.filter or not filters.has_claims(filters.parse(self.filter)):
+            return rules
+        bound = filters.whole_filter(self.filters, self.filter, principal.claims_text())
+        return f"{rules}.{blake2s(repr(bound).encode(), digest_size=8).hexdigest()}"
+
 
 def may_read(principal: Principal | None, wanted: Wanted) -> bool:
     """Whether somebody may read a collection, or some of it, now."""
@@ -83,8 +94,8 @@ def may_read(principal: Principal | None, wanted: Wanted) -> bool:
 class Standing:
     """Whether somebody may be told of a collection as they were when they began: asked with every change.
 
-    What they may read is part of the filter that they follow by. When the rules say otherwise, there is another filter,
-    and they have to begin anew.
+    What they may read is part of the filter that they follow by, and so is what it says of who asks. When the rules, or
+    their claims, say otherwise, there is another filter, and they have to begin anew.
     """
 
     __slots__ = ("_began", "_found", "_looked_at", "_principal", "_wanted")
@@ -93,7 +104,7 @@ class Standing:
         self._wanted = wanted
         self._principal = principal
         self._looked_at = principal()
-        self._began = self._permit()
+        self._began = self._reading()
         self._found = self._judge()
 
     def __call__(self) -> Withdrawn | None:
@@ -105,13 +116,13 @@ class Standing:
             self._found = self._judge()
         return self._found
 
-    def _permit(self) -> Permit | None:
-        return None if self._looked_at is None else self._looked_at.permit(self._wanted.collection)
+    def _reading(self) -> str | None:
+        return None if self._looked_at is None else self._wanted.reading(self._looked_at)
 
     def _judge(self) -> Withdrawn | None:
         if not may_read(self._looked_at, self._wanted):
             return WITHDRAWN
-        return None if self._permit() == self._began else RULES_CHANGED
+        return None if self._reading() == self._began else OTHERS_MEANT
 
 
 def _asked(wanted: Wanted, principal: Principal) -> QueryDocuments:

@@ -42,6 +42,8 @@ class Subscribe(msgspec.Struct, frozen=True, rename="camel"):
     """Go on behind this, instead of from now: for who knows where they were."""
     checksum: bool = False
     """Whether events carry one."""
+    reading: str | None = None
+    """With `last_seq`: what rules and claims came to when that was told, for listeners; see `mark_of`."""
 
 
 class Stream(msgspec.Struct, frozen=True):
@@ -134,12 +136,19 @@ class EventForm(msgspec.Struct, frozen=True, gc=False):
     database: str
     include_data: IncludeData
     checksum: bool
+    mark: str = ""
 
 
-def snapshot_frame(id: MessageId, documents: list[Document], seq: int | None) -> Frame:
+def mark_of(reading: str) -> str:
+    """What ids of events end with, so that a listener who comes back says by which rules and claims they were told
+    (`Wanted.reading`); nothing where that does not depend on who asks."""
+    return f"-{reading}" if reading else ""
+
+
+def snapshot_frame(id: MessageId, documents: list[Document], seq: int | None, mark: str = "") -> Frame:
     """A page of a snapshot."""
     page = Snapshot(id, [one.body for one in documents], seq is None, seq)
-    return tell("snapshot", page, event_id="" if seq is None else str(seq))
+    return tell("snapshot", page, event_id="" if seq is None else f"{seq}{mark}")
 
 
 def event_frame(event: Event, about: EventForm) -> Frame:
@@ -153,7 +162,7 @@ def event_frame(event: Event, about: EventForm) -> Frame:
     text = f'{{"type":"event","payload":{{"subId":{about.sub_id},{shared}'
     if about.checksum:
         text += f',"checksum":"{crc32(text.encode()):08x}"'
-    return Frame(f"{text}}}}}", event="event", id=str(event.seq))
+    return Frame(f"{text}}}}}", event="event", id=f"{event.seq}{about.mark}")
 
 
 def delta_of(event: Event, include_data: IncludeData) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from headwater.model.watermarks import Pressure
 from headwater.services.subscriptions import Wanted
 
 LISTENER = "sse"
-_SEQ = re.compile(r"-1|[0-9]{1,18}", re.ASCII)
+# A `seq`, and what rules and claims came to when it was told (`mark_of`).
+_SEEN = re.compile(r"(-1|[0-9]{1,18})(?:-([0-9a-f.]{1,64}))?", re.ASCII)
 
 
 class LiveListenQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -45,7 +46,8 @@ async def listen(site: Site, request: Request, query: LiveListenQuery) -> Respon
     """A live query. The id of an event is its `seq`; who comes back says the last one (`Last-Event-ID`)."""
     check_scope(request, Scope.READ_DOCUMENTS)
     seen = request.headers.get("last-event-id", "")
-    if seen and not _SEQ.fullmatch(seen):
+    place = _SEEN.fullmatch(seen)
+    if seen and place is None:
         raise InvalidOption(f"Last-Event-ID must be the id of an event; got {seen!r:.80}")
     wanted = Wanted(
         database=request.principal.database, collection=check_collection(query.collection), filter=query.filter
@@ -59,8 +61,9 @@ async def listen(site: Site, request: Request, query: LiveListenQuery) -> Respon
         # Listeners of others expect the document flat, and have no word to ask for it.
         "both" if query.include_data is None else query.include_data,
         query.send_snapshot,
-        last_seq=int(seen) if seen else None,
+        last_seq=None if place is None else int(place[1]),
         checksum=query.checksum,
+        reading=None if place is None else place[2] or "",
     )
     payload = msgspec.Raw(msgspec.json.encode(subscribe))
 

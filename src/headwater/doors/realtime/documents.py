@@ -26,6 +26,7 @@ from headwater.doors.realtime.document_messages import (
     Unsubscribe,
     Unsubscribed,
     event_frame,
+    mark_of,
     snapshot_frame,
 )
 from headwater.doors.realtime.envelope import MessageId, answer, tell
@@ -45,7 +46,6 @@ from headwater.errors import (
 from headwater.filters import Expression
 from headwater.filters.tree import ALWAYS
 from headwater.model.document import Document, replica_of
-from headwater.model.document_rules import digest_of
 from headwater.model.names import Offset
 from headwater.model.principal import Principal
 from headwater.model.watermarks import Pressure
@@ -55,6 +55,7 @@ from headwater.services.resume_tokens import IncludeData, Resumable
 from headwater.services.subscriptions import (
     MATCHER_VERSION,
     NOT_KEPT,
+    OTHER_DOCUMENTS,
     Budget,
     Standing,
     Subscriptions,
@@ -162,6 +163,7 @@ class Follower:
         *,
         is_optional: bool = False,
         checksum: bool = False,
+        reading: str = "",
     ) -> None:
         self.session = session
         # From the first ack on.
@@ -174,7 +176,12 @@ class Follower:
         self.expression: Expression = ALWAYS
         self._is_optional = is_optional
         self.id = id
-        self._form = EventForm(_as_json(id), _as_json(session.database), include_data, checksum)
+        self._form = EventForm(_as_json(id), _as_json(session.database), include_data, checksum, mark_of(reading))
+
+    @property
+    def mark(self) -> str:
+        """What ids of events end with."""
+        return self._form.mark
 
     def tell(self, event: Event) -> None:
         """A change; where it has to wait, the log keeps it."""
@@ -312,24 +319,31 @@ async def subscribe(session: RealtimeSession, id: MessageId, payload: Subscribe)
             query.filter,
             payload.include_data,
             service.tokens.good_until(),
-            digest_of(session.known.permit(query.collection)),
+            wanted.reading(session.known),
             payload.priority,
             await service.tokens.identity(),
             payload.checksum,
         )
     )
     follower = Follower(
-        session, id, payload.include_data, is_optional=payload.priority == LOW, checksum=payload.checksum
+        session,
+        id,
+        payload.include_data,
+        is_optional=payload.priority == LOW,
+        checksum=payload.checksum,
+        reading=wanted.reading(session.known),
     )
     subscription = await begin(follower, wanted, expression)
     try:
         session.send(answer("subscribe_ack", SubscribeAck(id, MATCHER_VERSION, subscription.feed.seq, token), id))
         if payload.last_seq is not None:
             last = Offset(payload.last_seq)
-            await go_on(follower, subscription, expression, last, await service.is_kept(subscription, last))
+            is_same = payload.reading is None or payload.reading == wanted.reading(session.known)
+            gap = await gap_behind(service, subscription, last) if is_same else OTHER_DOCUMENTS
+            await go_on(follower, subscription, expression, last, gap)
         elif payload.send_snapshot:
             async for documents, seq in service.snapshot(subscription, wanted, session.known, session.taken):
-                session.send(snapshot_frame(id, documents, seq))
+                session.send(snapshot_frame(id, documents, seq, follower.mark))
                 del documents
         else:
             subscription.go_live(subscription.feed.position, {})
@@ -338,13 +352,16 @@ async def subscribe(session: RealtimeSession, id: MessageId, payload: Subscribe)
         raise
 
 
-async def go_on(
-    follower: Follower, subscription: Subscription, expression: Expression, last: Offset, is_kept: bool
-) -> None:
-    """Tell what came after a place in the log, and then what comes; or that this cannot be done."""
+async def gap_behind(service: Subscriptions, subscription: Subscription, last: Offset) -> str:
+    """Why a place in the log cannot be gone on from; '' when it can."""
+    return "" if await service.is_kept(subscription, last) else NOT_KEPT
+
+
+async def go_on(follower: Follower, subscription: Subscription, expression: Expression, last: Offset, gap: str) -> None:
+    """Tell what came after a place in the log, and then what comes; or that this cannot be done, and why."""
     try:
-        if not is_kept:
-            raise ResyncRequired(NOT_KEPT)
+        if gap:
+            raise ResyncRequired(gap)
         session = follower.session
         service = subscriptions_of(session)
         await service.catch_up(subscription, expression, last, lambda: session.taken(CATCH_UP_BYTES))
@@ -395,6 +412,16 @@ async def catch_on(follower: Follower, last: Offset) -> None:
         subscription.stop("resync", str(error))
 
 
+async def _gap_since(
+    service: Subscriptions, subscription: Subscription, about: Resumable, reading: str, last: Offset
+) -> str:
+    """Why what a client has cannot be gone on with; '' when it can. Tokens of before do not say of which log it is."""
+    if about.reading != reading:
+        return OTHER_DOCUMENTS
+    is_here = about.identity in ("", await service.tokens.identity())
+    return await gap_behind(service, subscription, last) if is_here else NOT_KEPT
+
+
 async def resume(session: RealtimeSession, id: MessageId, payload: Resume) -> None:
     """Go on with a live query where an earlier connection was cut."""
     service = subscriptions_of(session)
@@ -405,18 +432,16 @@ async def resume(session: RealtimeSession, id: MessageId, payload: Resume) -> No
         raise InvalidOption(f"lastSeq is -1 or more; got {payload.last_seq}")
     wanted = Wanted(database=about.database, collection=about.collection, filters=about.filters, filter=about.filter)
     expression, last = wanted.expression(session.known), Offset(payload.last_seq)
-    is_optional = about.priority == LOW
-    follower = Follower(session, about.id, about.include_data, is_optional=is_optional, checksum=about.checksum)
+    is_optional, reading = about.priority == LOW, wanted.reading(session.known)
+    follower = Follower(
+        session, about.id, about.include_data, is_optional=is_optional, checksum=about.checksum, reading=reading
+    )
     subscription = await begin(follower, wanted, expression)
     try:
-        # By other rules the client has seen other documents, and in another log its place is none: what it has cannot
-        # be gone on with. Tokens of before do not say which log.
-        is_same = about.permit == digest_of(session.known.permit(about.collection))
-        is_same = is_same and about.identity in ("", await service.tokens.identity())
-        kept = is_same and await service.is_kept(subscription, last)
-        service.watch.resumed(about.database, about.subject, about.collection, is_kept=kept)
-        session.send(answer("resume-ack", ResumeAck(about.id, "ok" if kept else "resync-required", last + 1), id))
-        await go_on(follower, subscription, expression, last, kept)
+        gap = await _gap_since(service, subscription, about, reading, last)
+        service.watch.resumed(about.database, about.subject, about.collection, is_kept=not gap)
+        session.send(answer("resume-ack", ResumeAck(about.id, "resync-required" if gap else "ok", last + 1), id))
+        await go_on(follower, subscription, expression, last, gap)
     except BaseException:
         followed_by(session).end(about.id)
         raise
