@@ -2820,4 +2820,28 @@ BUGS = [
         (Edit(SUBSCRIPTIONS, 'if "auth" not in self.filter or not', "if self.filter or not"),),
         ("tests/doors/realtime/test_claims_that_change.py",),
     ),
+    Bug(
+        "pages-by-rows-alone",
+        "one answer of a query looks at thousands of documents, however large, and all others wait",
+        (
+            Edit(
+                "headwater/stores/tables/document_answers.py",
+                "self.scanned >= SCANNED_MAX or self._cost >= LOOKED_COST_MAX",
+                "self.scanned >= SCANNED_MAX",
+            ),
+        ),
+        ("tests/stores/test_document_plans.py::test_one_answer_looks_at_so_much_and_others_come_in_between",),
+    ),
+    Bug(
+        "reads-by-who-came-first",
+        "the questions of one database are all answered before those of another",
+        (
+            Edit(
+                "headwater/stores/sqlite/reader_thread.py",
+                "                self._lines[name] = line\n",
+                "                self._lines = {name: line, **self._lines}\n",
+            ),
+        ),
+        ("tests/stores/test_reader_thread.py::test_databases_are_answered_in_turn",),
+    ),
 ]

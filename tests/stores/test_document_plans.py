@@ -7,13 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import pytest
 
 import headwater
 from headwater.clock import SystemClock
 from headwater.config import load_config
+from headwater.doors.health import health
+from headwater.doors.site import Site
+from headwater.doors.wire import Request
 from headwater.model.document import Condition, OrderBy
 from headwater.model.order_key import order_key
+from headwater.model.principal import OWNER
 from headwater.stores.codec import Codec
 from headwater.stores.document_questions import DocumentPage, DocumentQuery, QueryDocuments
 from headwater.stores.sqlite.connection import SqliteConnection, connect
@@ -202,3 +207,48 @@ async def test_a_small_query_along_an_index_does_not_wait_for_the_thread_that_re
             go_on.set()
         assert await busy
         assert [one.id for one in await scan] == ["a"]
+
+
+async def test_one_answer_looks_at_so_much_and_others_come_in_between(tmp_path: Path) -> None:
+    """What is bounded is what is searched, not only how many documents: large ones with a dear filter are few."""
+    heavy = " || ".join(f'p.contains("q{one}x")' for one in range(62))
+    async with headwater.open(str(tmp_path / "log.db"), housekeeping=False) as hw:
+        for number in range(12):
+            await hw.collection("c").set(f"d{number:02}", {"p": "q" * 100_000, "n": -number})
+        for order in ((), (OrderBy("n"),)):
+            query = DocumentQuery(collection="c", filter=f'{heavy} || id != ""', order_by=order)
+            asked, found, visits = QueryDocuments("main", query), [], 0
+            while True:
+                page = await hw.queues_service.store.ask(asked)
+                visits += 1
+                found += [document.id for document in page.documents]
+                assert page.scanned <= 2
+                if not page.position:
+                    break
+                asked = msgspec.structs.replace(asked, position=page.position)
+            assert sorted(found) == [f"d{number:02}" for number in range(12)]
+            assert visits >= 6
+        ordered = await hw.collection("c").query(f'{heavy} || id != ""', order_by="n", limit=3)
+        assert [document.id for document in ordered] == ["d11", "d10", "d09"]
+
+
+async def test_whether_a_store_is_well_does_not_depend_on_what_is_read(tmp_path: Path) -> None:
+    go_on, begun = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        begun.set()
+        go_on.wait()
+
+    async with headwater.open(str(tmp_path / "log.db"), housekeeping=False) as hw:
+        await hw.collection("c").set("a", {})
+        store = hw.queues_service.store
+        held = asyncio.ensure_future(store._reads._thread.run(hold))  # type: ignore[attr-defined]
+        await asyncio.to_thread(begun.wait)
+        site = Site(hw.queues_service, hw.jobs_service, hw.log_reading, hw.tail, hw.committer, "test")
+        try:
+            answer = await health(site, Request(method="GET", path="/health", principal=OWNER))
+        finally:
+            go_on.set()
+        assert answer.status == 200
+        assert b'"lsn"' in answer.body
+        await held

@@ -83,3 +83,23 @@ async def test_a_thread_that_is_closed_has_answered_all_that_it_took_and_takes_n
     await closing
     with pytest.raises(RuntimeError):
         await reader.run(lambda: "too late")
+
+
+async def test_databases_are_answered_in_turn() -> None:
+    reader, go_on, begun = ReaderThread(), threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def hold() -> None:
+        begun.set()
+        go_on.wait()
+
+    held = asyncio.ensure_future(reader.run(hold, "busy"))
+    await asyncio.to_thread(begun.wait)
+    lines = ["busy"] * 6 + ["other", "third", "other"]
+    waiting = [asyncio.ensure_future(reader.run(partial(order.append, line), line)) for line in lines]
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(held, *waiting)
+    assert order[:5] == ["busy", "other", "third", "busy", "other"]
+    assert order.count("busy") == 6
+    reader.close()

@@ -2,7 +2,8 @@
 
 To hand a question to another thread and to be told of the answer takes as long as a small answer itself. So whatever
 waits goes together: the thread takes questions for as long as there are any, then tells the loop once. Lest answers
-wait for a slow question that came after them, the loop looks for them from time to time while questions wait.
+wait for a slow question that came after them, the loop looks for them from time to time while questions wait. Questions
+of different databases are answered in turn: who asks much waits for itself.
 """
 
 import asyncio
@@ -39,11 +40,12 @@ class ReaderThread:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwater-reads")
         self._lock = Lock()
         self._working = False
-        self._waiting: deque[_Call] = deque()
+        # What waits, in a line for each database; the first of the next line is done next.
+        self._lines: dict[str, deque[_Call]] = {}
         self._done: deque[_Done] = deque()
         self._looking: asyncio.TimerHandle | None = None
 
-    async def run(self, work: Callable[[], Result]) -> Result:
+    async def run(self, work: Callable[[], Result], line: str = "") -> Result:
         """What the work comes to; it is not begun when nobody waits for it any more."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Result] = loop.create_future()
@@ -52,7 +54,7 @@ class ReaderThread:
             if is_alone:
                 self._thread.submit(self._work, loop)
                 self._working = True
-            self._waiting.append(_Call(answer, work))
+            self._lines.setdefault(line, deque()).append(_Call(answer, work))
         if not is_alone and self._looking is None:
             self._looking = loop.call_later(LOOK_SECONDS, self._look, loop)
         return await answer
@@ -63,7 +65,7 @@ class ReaderThread:
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         """When nothing waits, the thread is at its last question, and tells."""
-        self._looking = loop.call_later(LOOK_SECONDS, self._look, loop) if self._waiting else None
+        self._looking = loop.call_later(LOOK_SECONDS, self._look, loop) if self._lines else None
         self._settle()
 
     def _settle(self) -> None:
@@ -87,10 +89,16 @@ class ReaderThread:
 
     def _next(self) -> _Call | None:
         with self._lock:
-            if self._waiting:
-                return self._waiting.popleft()
-            self._working = False
-            return None
+            if not self._lines:
+                self._working = False
+                return None
+            name = next(iter(self._lines))
+            line = self._lines.pop(name)
+            call = line.popleft()
+            if line:
+                # Behind all others that wait.
+                self._lines[name] = line
+            return call
 
 
 def _do(call: _Call) -> _Done:

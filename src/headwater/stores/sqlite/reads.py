@@ -35,7 +35,8 @@ class Reads:
 
     async def ask(self, question: Question[Answer]) -> Answer:
         """What is answered to a question."""
-        return await self._run(self._answers.answer, question)
+        work = partial(self._guarded, self._answers.answer, question)
+        return await self._thread.run(work, getattr(question, "database", ""))
 
     async def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None) -> list[Segment]:
         """A stretch of the log with its records."""

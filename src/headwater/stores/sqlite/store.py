@@ -27,7 +27,7 @@ from headwater.stores.codec import Codec
 from headwater.stores.contract import Chore, Findings, RaceLost
 from headwater.stores.document_questions import FindDocument, QueryDocuments
 from headwater.stores.job_questions import FindJobsReady, FindJobStates
-from headwater.stores.questions import Answer, FindLane, FindLoss, Loss, Question, ReadPartition, Segment
+from headwater.stores.questions import Answer, FindLane, FindLastLsn, FindLoss, Loss, Question, ReadPartition, Segment
 from headwater.stores.sqlite.backup import become_a_store
 from headwater.stores.sqlite.connection import SqliteConnection, read_data_version, translate, translated
 from headwater.stores.sqlite.medium import Medium
@@ -40,6 +40,7 @@ from headwater.stores.sqlite.write_lock import tries, try_begin
 from headwater.stores.tables.document_answers import DocumentAnswers
 from headwater.stores.tables.identity import read_identity
 from headwater.stores.tables.job_answers import JobAnswers
+from headwater.stores.tables.segments import read_end
 from headwater.stores.tables.writer import Writer
 from headwater.stores.transfer import refuse_moved
 from headwater.wakeups.contract import Wakeup
@@ -294,6 +295,11 @@ class SqliteStore:
         if isinstance(question, FindLane):
             partition = self._writer.catalog.partition_by_id(question.partition_id)
             return cast(Answer, None if partition is None else partition.lane)
+        if isinstance(question, FindLastLsn) and not self.traits.answers_wait:
+            # Whether a store is well must not depend on what others ask of it.
+            self._check()
+            with translated("reading"):
+                return cast(Answer, read_end(self._connection)[0])
         if isinstance(question, FindJobsReady):
             self._check()
             with translated("looking for jobs"):

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 # So many documents are looked at for one answer, and so many are read at once: others wait for the same thread.
 SCANNED_MAX = 5_000
 READ_AT_ONCE = 500
+# What they may cost together, in comparisons of a filter (each search counts with the size of the document), and how
+# large they may be that are read at once.
+LOOKED_COST_MAX = 300_000
+READ_BYTES = 524_288
 # What is answered while everybody waits: so many conditions, so long a text, so many ranges of keys, and of documents
 # so many and so large together.
 QUICK_CONDITIONS = 16
@@ -51,6 +55,26 @@ class Stretch(NamedTuple):
 
     range_at: int
     rows: Sequence[NamedRow] | Sequence[KeyedRow]
+
+
+class _Look:
+    """What one answer has looked at so far; `is_over` when others come first."""
+
+    def __init__(self, expression: filters.Expression, *, is_exact: bool) -> None:
+        self._weight = filters.Weight(0, 0) if is_exact else filters.weight_of(expression)
+        self._cost = 0
+        self.scanned = 0
+
+    def take(self, row: NamedRow | KeyedRow) -> None:
+        """One more; to read it costs as much as a search."""
+        self.scanned += 1
+        size = len(row[3])
+        self._cost += 1 + self._weight._replace(searches=self._weight.searches + 1).of(size)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it ends with this one."""
+        return self.scanned >= SCANNED_MAX or self._cost >= LOOKED_COST_MAX
 
 
 class _TooMuch(Exception):
@@ -148,9 +172,10 @@ class DocumentAnswers(SubjectAnswers):
     ) -> DocumentPage:
         way = _Way(self._connection, asked, plan, _begin(asked.position, plan, understood), allowance)
         is_meant = _meant(asked, understood, plan)
+        look = _Look(understood.expression, is_exact=plan.is_exact)
         if plan.is_ordered:
-            return self._in_order(asked, is_meant, way, lsn)
-        return self._sorted(asked, understood, is_meant, way, lsn)
+            return self._in_order(asked, is_meant, way, lsn, look)
+        return self._sorted(asked, understood, is_meant, way, lsn, look)
 
     def _indexed(self, asked: QueryDocuments, version: int) -> list[str]:
         """The fields whose index can be used; tombstones are in none."""
@@ -166,43 +191,42 @@ class DocumentAnswers(SubjectAnswers):
             found = self._fields[place] = [row.field for row in rows if row.ready and row.fits(place[1])]
         return found
 
-    def _in_order(self, asked: QueryDocuments, is_meant: IsMeant, way: "_Way", lsn: Lsn) -> DocumentPage:
+    def _in_order(self, asked: QueryDocuments, is_meant: IsMeant, way: "_Way", lsn: Lsn, look: _Look) -> DocumentPage:
         """The first ones that are meant."""
         collection, limit, bytes_max = asked.query.collection, asked.query.limit, asked.bytes_max
         found: list[Document] = []
-        scanned = size = 0
+        size = 0
         for stretch in way:
             for row in stretch.rows:
-                scanned += 1
+                look.take(row)
                 document = document_of(collection, *row[:5])
                 if is_meant(document):
                     found.append(document)
                     size += len(document.body)
                     if len(found) == limit:
-                        return DocumentPage(found, lsn, is_ordered=True, scanned=scanned)
-                if scanned == SCANNED_MAX or size >= bytes_max:
-                    return DocumentPage(found, lsn, _position(stretch, row), is_ordered=True, scanned=scanned)
-        return DocumentPage(found, lsn, is_ordered=True, scanned=scanned)
+                        return DocumentPage(found, lsn, is_ordered=True, scanned=look.scanned)
+                if look.is_over or size >= bytes_max:
+                    return DocumentPage(found, lsn, _position(stretch, row), is_ordered=True, scanned=look.scanned)
+        return DocumentPage(found, lsn, is_ordered=True, scanned=look.scanned)
 
     def _sorted(
-        self, asked: QueryDocuments, understood: Asked, is_meant: IsMeant, way: "_Way", lsn: Lsn
+        self, asked: QueryDocuments, understood: Asked, is_meant: IsMeant, way: "_Way", lsn: Lsn, look: _Look
     ) -> DocumentPage:
         """The first ones, in the order asked for, among those that were looked at."""
         order, position = understood.order, ""
         after = None if understood.after is None else place_of(understood.after, order)
         first = Foremost(asked.query.limit, asked.bytes_max)
-        scanned = 0
         for stretch, row in way.rows():
-            scanned += 1
+            look.take(row)
             document = document_of(asked.query.collection, *row[:5])
             if is_meant(document):
                 place = place_of(cursor_of(document.flat(), order), order)
                 if after is None or after < place:
                     first.add(place, document)
-            if scanned == SCANNED_MAX:
+            if look.is_over:
                 position = _position(stretch, row)
                 break
-        return DocumentPage(first.documents(), lsn, position, scanned=scanned)
+        return DocumentPage(first.documents(), lsn, position, scanned=look.scanned)
 
 
 def _size(row: NamedRow | KeyedRow) -> int:
@@ -285,7 +309,7 @@ class _Way:
         self._plan = plan
         self._start = start
         self._allowance = allowance
-        self._bytes_max = asked.bytes_max
+        self._bytes_max = min(asked.bytes_max, READ_BYTES)
         # Of documents that come in order most often no more are needed than were asked for.
         self._at_once = min(READ_AT_ONCE, asked.query.limit) if plan.is_ordered else READ_AT_ONCE
 
