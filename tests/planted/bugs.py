@@ -2844,4 +2844,16 @@ BUGS = [
         ),
         ("tests/stores/test_reader_thread.py::test_databases_are_answered_in_turn",),
     ),
+    Bug(
+        "clients-that-take-nothing-stay",
+        "what waits for clients that never read keeps the server without room, for as long as they speak",
+        (
+            Edit(
+                "headwater/doors/realtime/hall.py",
+                "if before is not None and waiting > before * TAKEN_SHARE:",
+                "if before is not None and waiting > before:",
+            ),
+        ),
+        ("tests/doors/realtime/test_flow.py::test_at_the_hard_mark_who_takes_nothing_is_let_go_whatever_they_say",),
+    ),
 ]

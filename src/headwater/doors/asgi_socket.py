@@ -92,6 +92,12 @@ class AsgiSocket:
             self._reason = reason
             self._news.set()
 
+    def cut(self) -> None:
+        """Let the client go: what the host has not begun to send is dropped."""
+        self._outbox.clear()
+        self._bytes = 0
+        self.close(CloseCode.TRY_AGAIN_LATER, "too slow")
+
     def pause(self) -> None:
         """Read no more from the client until `resume`. What was read already is still handed on."""
         self._reads.clear()

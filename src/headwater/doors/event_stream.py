@@ -80,6 +80,11 @@ class EventStream:
             self._outbox.append(b"event: close\ndata: %s\n\n" % msgspec.json.encode(told))
             self._news.set()
 
+    def cut(self) -> None:
+        """Let the client go: what is not on its way yet is dropped."""
+        self._outbox.clear()
+        self.close(CloseCode.TRY_AGAIN_LATER, "too slow")
+
     def pause(self) -> None:
         """Nothing is read here."""
 
@@ -103,8 +108,11 @@ class EventStream:
                 if self._outbox:
                     chunk = b"".join(self._outbox)
                     self._outbox.clear()
-                    self._bytes = 0
+                    self._bytes = len(chunk)
                     yield chunk
+                    # Only now it is taken: until then it waits, as what comes behind it does.
+                    self._bytes -= len(chunk)
+                    del chunk
                     continue
                 self._news.clear()
                 try:

@@ -70,6 +70,10 @@ class Peer(Protocol):
         """Say goodbye. What was sent before still goes out; a second time changes nothing."""
         ...
 
+    def cut(self) -> None:
+        """Let the client go at once: what waits for it is dropped, and it comes back later."""
+        ...
+
     def pause(self) -> None:
         """Read no more from the client until `resume`. What was read already is still handed on."""
         ...

@@ -262,8 +262,12 @@ class Subscriptions:
         asked = _asked(wanted, principal)
         after: Lsn | None = None
         newer: dict[str, Lsn] = {}
-        while not subscription.is_over:
+
+        async def goes_on() -> bool:
             await ready()
+            return not subscription.is_over
+
+        while await goes_on():
             page = await find_all(self._queues.store, asked, PAGE_BYTES)
             after = page.lsn if after is None else after
             newer.update((document.id, document.lsn) for document in page if document.lsn > after)
@@ -272,7 +276,8 @@ class Subscriptions:
             del page
             while len(parts) > 1:
                 yield parts.pop(0), None
-                await ready()
+                if not await goes_on():
+                    return
             if not cursor:
                 yield parts.pop(), subscription.reached(after, newer)
                 subscription.go_live(after, newer)

@@ -32,6 +32,7 @@ class MemoryPeer:
         self.closed_with: tuple[int, str] | None = None
         self.is_paused = False
         self.waiting = 0
+        self.was_cut = False
         self.message_bytes_max = MESSAGE_BYTES_MAX
 
     def send(self, frame: Frame) -> bool:
@@ -44,6 +45,10 @@ class MemoryPeer:
 
     def close(self, code: CloseCode = CloseCode.NORMAL, reason: str = "") -> None:
         self.closed_with = self.closed_with or (code, reason)
+
+    def cut(self) -> None:
+        self.was_cut, self.waiting = True, 0
+        self.close(CloseCode.TRY_AGAIN_LATER)
 
     def is_open(self) -> bool:
         return self.closed_with is None

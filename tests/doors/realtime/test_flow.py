@@ -6,8 +6,11 @@ from functools import partial
 import pytest
 
 import headwater
+from headwater.doors.event_stream import EventStream
 from headwater.doors.realtime import flow
 from headwater.doors.realtime.flow import Window
+from headwater.doors.realtime.hall import most_first
+from headwater.doors.sessions import Frame, OpenSessions
 from headwater.doors.site import Site
 from headwater.model.watermarks import Pressure, next_pressure
 from tests.doors.realtime.pages import MESSAGES, Page, until
@@ -132,3 +135,76 @@ async def test_at_the_hard_mark_the_slowest_are_told_to_begin_anew_and_others_go
     await slow.subscribe("again")
     for page in (slow, quick, new):
         page.cut()
+
+
+def pressure(site: Site) -> Pressure:
+    return site.realtime.pressure
+
+
+async def test_at_the_hard_mark_who_takes_nothing_is_let_go_whatever_they_say(site: Site) -> None:
+    """A heartbeat that is sent is no sign of reading: held for as long as they like, it kept all others out."""
+    room = site.realtime.limits.outboxes_bytes_max
+    crowd, reader, other = [Page(site) for _ in range(10)], Page(site), Page(site)
+    for page in crowd:
+        page.peer.waiting = room // 10
+        await page.subscribe()
+    await reader.subscribe()
+    reader.peer.waiting = room // 5
+    site.realtime.weigh()
+    assert pressure(site) is Pressure.HARD
+    assert not any(page.peer.was_cut for page in (*crowd, reader))
+    reader.peer.waiting = 1_000
+    for page in crowd:
+        await page.say("heartbeat", {})
+    site.realtime.weigh()
+    assert not reader.peer.was_cut
+    assert sum(page.peer.was_cut for page in crowd) == 4, "no more than it takes to be below 60 %"
+    site.realtime.weigh()
+    assert pressure(site) is Pressure.HARD
+    for page in crowd[:5]:
+        page.peer.waiting = 0
+    site.realtime.weigh()
+    assert pressure(site) is Pressure.CALM
+    await other.subscribe()
+    for page in (*crowd, reader, other):
+        page.cut()
+
+
+def test_who_holds_most_pays_first() -> None:
+    held = {"a1": ("ann", 50), "b1": ("bob", 60), "a2": ("ann", 40), "a3": ("ann", 5), "c1": ("cyd", 58)}
+    assert list(most_first(held)) == ["a1", "b1", "c1", "a2", "a3"]
+
+
+async def test_a_snapshot_that_was_given_up_is_not_gone_on_with(hw: headwater.Headwater, site: Site) -> None:
+    for number in range(12):
+        await hw.collection(MESSAGES).set(f"m{number:02}", {"p": "x" * 200_000})
+    page = Page(site)
+    page.peer.waiting = site.realtime.limits.outboxes_bytes_max
+    await page.say("subscribe", {"query": {"collection": MESSAGES}, "sendSnapshot": True})
+    await page.hear("subscribe_ack")
+    site.realtime.weigh()
+    await page.hear("resync-required")
+    page.peer.waiting = 0
+    await until(lambda: page.session._working is None)
+    assert page.all("snapshot") == []
+    page.cut()
+
+
+async def test_what_is_on_its_way_to_a_listener_still_waits() -> None:
+    """It was counted as taken when the transport got it, and a listener that takes nothing held it uncounted."""
+
+    class Silent:
+        def received(self, data: str | bytes) -> None: ...
+
+        def closed(self, code: int) -> None: ...
+
+    stream = EventStream(OpenSessions(), 1_000)
+    chunks = stream.chunks(lambda peer: Silent())
+    assert await anext(chunks) == b": open\n\n"
+    stream.send(Frame("x" * 100))
+    assert b"xxx" in await anext(chunks)
+    assert stream.waiting_bytes() > 100
+    stream.send(Frame("y" * 100))
+    assert b"yyy" in await anext(chunks)
+    assert 100 < stream.waiting_bytes() < 200
+    await chunks.aclose()

@@ -102,6 +102,13 @@ class WebSocket(asyncio.Protocol):
         if self._code is None:
             self._say_goodbye(code, reason)
 
+    def cut(self) -> None:
+        """Let the client go at once: what waits for it is dropped, and it comes back later."""
+        if self._code is None:
+            self._code = CloseCode.TRY_AGAIN_LATER
+            asyncio.get_running_loop().call_soon(self._tell_session)
+        self._transport.abort()
+
     def pause(self) -> None:
         """Read no more from the client until `resume`. What was read already is still handed on."""
         if not self._transport.is_closing():

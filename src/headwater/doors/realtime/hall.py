@@ -8,9 +8,10 @@ was revoked ends its sessions within that second. The timer runs only while some
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from heapq import heapify, heappop, heapreplace
+from typing import TYPE_CHECKING, TypeVar
 
 from headwater.doors.access.rates import Allowances, address_key
 from headwater.doors.realtime.envelope import tell
@@ -29,6 +30,10 @@ log = logging.getLogger(__name__)
 
 TICK_SECONDS = 1.0
 BURST_SECONDS = 2.0
+# So much of what waits for a client may be left a look later, when the server has no room.
+TAKEN_SHARE = 0.5
+
+Item = TypeVar("Item", bound=Hashable)
 
 
 class Hall:
@@ -49,6 +54,8 @@ class Hall:
         self._by_address: Counter[Hashable] = Counter()
         self._by_principal: Counter[Hashable] = Counter()
         self.pressure = Pressure.CALM
+        # What waited for those whose subscriptions were ended to make room, when they were last looked at.
+        self._given_up: dict[RealtimeSession, int] = {}
         # Called with the pressure before and now.
         self.at_pressure: list[Callable[[Pressure, Pressure], None]] = []
         # Called once in a second while somebody is there, and when nobody is any more.
@@ -113,6 +120,7 @@ class Hall:
         if session not in self._sessions:
             return
         self._sessions.discard(session)
+        self._given_up.pop(session, None)
         self._unknown.pop(session, None)
         self._drop_credential(session)
         self._forget(session)
@@ -162,7 +170,8 @@ class Hall:
 
     def weigh(self) -> None:
         """Look how much waits for all clients together, and do something about it before it is too much (S3-20, S3-21):
-        first what is optional waits, then those for whom the most waits are given up, and are told."""
+        first what is optional waits, then those for whom the most waits are given up, and are told. Who has not taken
+        half of it by the next look is let go: that it speaks is no sign that it reads."""
         waiting = {session: session.waiting_bytes() for session in self._sessions}
         room = self.limits.outboxes_bytes_max
         before, self.pressure = self.pressure, next_pressure(self.pressure, sum(waiting.values()) / room)
@@ -172,14 +181,26 @@ class Hall:
                 note(before, self.pressure)
         if self.pressure is Pressure.HARD:
             too_much = sum(waiting.values()) - RECOVERED * room
-            for session in sorted(waiting, key=lambda one: waiting[one], reverse=True):
+            for session in most_first({one: (one.key or one.address, size) for one, size in waiting.items()}):
                 if too_much <= 0:
                     break
                 too_much -= waiting[session]
-                session.give_up()
-        elif self.pressure is Pressure.CALM and before is not Pressure.CALM:
+                self._make_room(session, waiting[session])
+        else:
+            self._given_up.clear()
+        if self.pressure is Pressure.CALM and before is not Pressure.CALM:
             for session in list(self._sessions):
                 session.go_on()
+
+    def _make_room(self, session: "RealtimeSession", waiting: int) -> None:
+        """Nothing more is told to one for whom much waits; and if it does not take that, it is let go."""
+        before = self._given_up.get(session)
+        if before is not None and waiting > before * TAKEN_SHARE:
+            log.info("a realtime client that takes nothing is let go: %s bytes waited for it", waiting)
+            session.cut()
+            return
+        self._given_up[session] = waiting
+        session.give_up()
 
     async def _check_credentials(self) -> None:
         """Ask for each credential whether it is still good. What was verified a moment ago is known without a look."""
@@ -209,6 +230,26 @@ class Hall:
 def key_of(principal: Principal) -> Hashable | None:
     """Whom a connection counts for; None for somebody without a name, of whom only the address counts."""
     return (principal.database, principal.subject) if principal.subject else None
+
+
+def most_first(held: Mapping[Item, tuple[Hashable, int]]) -> Iterator[Item]:
+    """Things that somebody holds, each with its owner and size, in the order in which they are let go: always the
+    largest of the owner who holds most of what is left."""
+    together: Counter[Hashable] = Counter()
+    of: dict[Hashable, list[Item]] = {}
+    for item, (owner, size) in sorted(held.items(), key=lambda one: one[1][1]):
+        together[owner] += size
+        of.setdefault(owner, []).append(item)
+    heap = [(-size, number, owner) for number, (owner, size) in enumerate(together.items())]
+    heapify(heap)
+    while heap:
+        negative, number, owner = heap[0]
+        item = of[owner].pop()
+        yield item
+        if of[owner]:
+            heapreplace(heap, (negative + held[item][1], number, owner))
+        else:
+            heappop(heap)
 
 
 def _count_down(counter: Counter[Hashable], key: Hashable) -> None:

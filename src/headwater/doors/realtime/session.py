@@ -232,6 +232,10 @@ class RealtimeSession:
         for give_up, _ in self._at_pressure:
             give_up()
 
+    def cut(self) -> None:
+        """It takes nothing, and what waits for it is in the way of others."""
+        self._peer.cut()
+
     def go_on(self) -> None:
         """There is room again."""
         for _, go_on in self._at_pressure:
