@@ -30,6 +30,7 @@ from headwater.model.histogram import Histogram
 from headwater.model.principal import Principal, Scope
 from headwater.services.live_watch import COUNTERS as LIVE_COUNTERS
 from headwater.services.own_records import Passed
+from headwater.services.room_lag import RoomState, judge
 from headwater.stores.questions import FindLastLsn, GroupStatus, QueueStatus
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,14 @@ _PROCESS_GAUGES = {
     "rooms": "Rooms that somebody here is in",
     "rooms_undelivered": "Messages of rooms that were not handed out yet",
     "rooms_undelivered_age_seconds": "For how long the oldest of them waits",
+    "rooms_state": "How rooms are, by what is undelivered: 0 is healthy, 1 warning, 2 critical",
+    "rooms_messages_per_second": "Messages of rooms that were handed out, in a second of the last ones",
+    "rooms_poll_latency_seconds": "How long it took from learning of a message to handing it out, on average",
+    "rooms_polling_threads": "Followers of the log, one for all rooms of a database",
+    "rooms_members": "Members that are in rooms here",
 }
+
+_STATES = list(RoomState)
 
 
 class ProcessReport(msgspec.Struct, frozen=True):
@@ -165,6 +173,11 @@ def room_numbers(site: Site) -> dict[str, float]:
         "rooms": len(site.rooms.live),
         "rooms_undelivered": sum(lag.undelivered for lag in lags),
         "rooms_undelivered_age_seconds": max((lag.age_seconds() for lag in lags), default=0.0),
+        "rooms_state": max((_STATES.index(judge(lag.undelivered, lag.age_seconds())) for lag in lags), default=0),
+        "rooms_messages_per_second": sum(lag.per_second() for lag in lags),
+        "rooms_poll_latency_seconds": max((lag.latency_ms() for lag in lags), default=0.0) / 1_000,
+        "rooms_polling_threads": site.rooms.followers,
+        "rooms_members": sum(len(live.here) for live in site.rooms.live),
         "room_messages_sent": site.rooms.sent,
         "room_messages_delivered": site.rooms.delivered,
     }

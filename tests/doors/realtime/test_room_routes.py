@@ -1,6 +1,7 @@
 """Rooms over HTTP: send, read, see who is there, and listen to server-sent events."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -146,6 +147,10 @@ def test_rooms_are_told_in_the_numbers_that_people_know(door: LiveDoor, client: 
     assert 0 <= found["oldest-message-age-seconds"] < 60
     assert 'headwater_rooms{process="0"} 1.0' in text
     assert 'headwater_room_messages_sent_total{process="0"} 3.0' in text
+    numbers = dict(re.findall(r'headwater_rooms_(\w+)\{process="0"\} (\S+)', text))
+    assert (numbers["members"], numbers["polling_threads"], numbers["state"]) == ("1.0", "1.0", "0.0")
+    assert float(numbers["messages_per_second"]) > 0
+    assert 0 <= float(numbers["poll_latency_seconds"]) < 60
 
 
 def test_nothing_is_said_by_any_way_while_pushes_are_held_off(door: LiveDoor, client: httpx.Client) -> None:
