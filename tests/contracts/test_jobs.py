@@ -466,6 +466,16 @@ async def test_a_thousand_changes_of_one_commit_are_one_segment(board: Board) ->
     assert [touch.count for touch in commit.touched] == [1_000]
 
 
+async def test_which_jobs_are_dropped_does_not_depend_on_the_queues_that_a_store_met_first(
+    log: Log, other: Log
+) -> None:
+    await Board(log).add(shell("a", queue="first"), shell("b", queue="second"))
+    await Board(log).change(CancelJobs(ids=("a", "b")))
+    # This one meets the second queue before the first.
+    await Board(other).add(shell("c", queue="second"))
+    assert await Board(other).change(DropJobs(limit=1)) == ["a"]
+
+
 async def test_two_stores_never_give_one_job_to_two_workers(log: Log, other: Log) -> None:
     boards = [Board(log), Board(other)]
     await boards[0].add(*(f"job{number}" for number in range(200)))

@@ -65,7 +65,7 @@ class JobQueues:
         """All queues of a database, if they are remembered."""
         if database not in self._complete:
             return None
-        return [queue for queue in self._by_id.values() if queue.database == database]
+        return self._remembered(database)
 
     def is_any_known(self) -> bool:
         """Whether some queue is remembered, and so most likely all."""
@@ -108,7 +108,12 @@ class JobQueues:
             for row in self._connection.rows(self._sql.find_job_queues, (database,), JobQueueRow):
                 self._remember(*row)
             self._complete.add(database)
-        return [queue for queue in self._by_id.values() if queue.database == database]
+        return self._remembered(database)
+
+    def _remembered(self, database: str) -> list[JobQueue]:
+        """In the order in which they were made, not in which this handle met them: what is chosen up to a limit, and
+        the order that it is told in, would show that."""
+        return [self._by_id[number] for number in sorted(self._by_id) if self._by_id[number].database == database]
 
     def databases(self) -> list[str]:
         """All databases that have jobs."""
