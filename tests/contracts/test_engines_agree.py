@@ -61,7 +61,7 @@ from tests.contracts.random_operations import QUEUE, STORES, Commits, Step
 PAIRS = list(combinations(ENGINES, 2)) or [(name, name) for name in ENGINES]
 SEED = 20_261_116
 SEEDED_STEPS = 150
-NUMBERED = re.compile(r'"(partition_id|id)":(\d+)')
+NUMBERED = re.compile(r'(?P<before>"(?P<kind>partition_id|id)":|there is no (?P<named>partition) )(?P<number>\d+)')
 
 QUESTIONS: list[Question[Any]] = [
     FindLastLsn(),
@@ -149,8 +149,8 @@ class Engine:
         return msgspec.json.decode(NUMBERED.sub(self._count, text))
 
     def _count(self, found: re.Match[str]) -> str:
-        kind = found[1]
-        return f'"{kind}":{self._numbers.setdefault((kind, found[2]), len(self._numbers))}'
+        kind = found["kind"] or f"{found['named']}_id"
+        return f"{found['before']}{self._numbers.setdefault((kind, found['number']), len(self._numbers))}"
 
 
 def forget(store: Store) -> None:
