@@ -13,7 +13,7 @@ import msgspec
 
 from headwater import filters
 from headwater.config import KIB
-from headwater.errors import Closed, ResyncRequired
+from headwater.errors import Closed, NotAllowed, Overloaded, ResyncRequired
 from headwater.filters import Expression
 from headwater.model.document import Condition, Document, DocumentChange, changes_queue, check_collection
 from headwater.model.document_rules import Permit, digest_of
@@ -49,11 +49,15 @@ from headwater.stores.questions import ListPartitions, PartitionStatus, ReadPart
 PAGE_DOCUMENTS = 500
 PAGE_SEGMENTS = 100
 PAGE_BYTES = 512 * KIB
+# About what a subscription takes, and each character of its filter: as a tree, compiled, and filed.
+SUBSCRIPTION_BYTES = 2 * KIB
+CHARACTER_BYTES = 26
 # Rises when the same filter would mean other documents than before.
 MATCHER_VERSION = 1
 WITHDRAWN = Withdrawn("not_allowed", "the right to read this collection was withdrawn")
 OTHER_DOCUMENTS = "other documents are meant than before: the access rules, or what is known of who asks, are others"
 OTHERS_MEANT = Withdrawn("resync", OTHER_DOCUMENTS)
+OVERLOADED = "more waits for clients than this server has room for; come back in a moment"
 NOT_KEPT = "what came after this place is not kept, or not in this log"
 
 
@@ -69,6 +73,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The filter for who asks, of what the access rules let them read; raises when it is none."""
         bound = filters.whole_filter(self.filters, self.filter, principal.claims_text())
         return filters.readable(principal.permit(self.collection), bound)
+
+    def size(self) -> int:
+        """About how much memory following it takes."""
+        characters = len(self.filter) + (len(msgspec.json.encode(self.filters)) if self.filters else 0)
+        return SUBSCRIPTION_BYTES + CHARACTER_BYTES * characters
 
     def reading(self, principal: Principal) -> str:
         """What the access rules, and what the filter says of who asks, come to, in short: for who has to know later
@@ -89,6 +98,14 @@ def may_read(principal: Principal | None, wanted: Wanted) -> bool:
     if is_system(wanted.collection) and not may_see(principal, wanted.collection):
         return False
     return not filters.reads_nothing(principal.permit(wanted.collection))
+
+
+def check_may_follow(principal: Principal, wanted: Wanted, *, is_pressed: bool) -> None:
+    """Raises when somebody may not begin to follow documents now."""
+    if is_pressed:
+        raise Overloaded(OVERLOADED)
+    if not may_read(principal, wanted):
+        raise NotAllowed(f"this token may not read the collection {wanted.collection!r:.260}")
 
 
 class Standing:

@@ -15,6 +15,7 @@ from headwater.filters import parse, predicate, weight_of
 from headwater.model.principal import OWNER
 from headwater.services.feed import SEARCHED_BYTES_MAX
 from headwater.services.matching import Matcher
+from headwater.services.subscriptions import Wanted
 from headwater.services.turns import QUICK_COST, SLICE_COST, Spending, Turns
 from tests.doors.realtime.pages import MESSAGES, Found, Page, until
 
@@ -214,3 +215,27 @@ def test_searching_a_list_tells_numbers_from_booleans() -> None:
     for text, held in (("1 in l", [True]), ("0 in l", [False]), ("true in l", [1]), ("false in l", [0, 0.0])):
         assert not predicate(parse(text))({"l": held}), text
     assert filters.weight_of(parse('p.contains("x") && a == 1')) == (33, 2)
+
+
+# ── what the subscriptions of one token may hold together ──
+
+
+async def test_subscriptions_of_one_token_hold_so_much_together(site: Site) -> None:
+    long = f"n == 1 && ({searching(1)})"
+    size = Wanted(database="main", collection=MESSAGES, filter=long).size()
+    site.realtime.limits = msgspec.structs.replace(RealtimeLimits(), subscriptions_bytes_per_token_max=2 * size)
+    ann, also_ann, bob = Page(site, named("ann")), Page(site, named("ann")), Page(site, named("bob"))
+    assert not await refused(ann, "1", filter=long)
+    # In the place of the one before, and one that is refused takes nothing.
+    assert not await refused(ann, "1", filter=long)
+    assert (await refused(ann, "2", filter="n ==")) is not None
+    assert not await refused(also_ann, "3", filter=long)
+    error = await refused(ann, "4")
+    assert error is not None
+    assert error["code"] == "overloaded"
+    assert not await refused(bob, "5", filter=long)
+    also_ann.cut()
+    assert not await refused(ann, "6", filter=long)
+    for page in (ann, bob):
+        page.cut()
+    assert not site.realtime._subscribed

@@ -5,7 +5,6 @@ import re
 import msgspec
 
 from headwater.doors.realtime.document_messages import Query, Subscribe
-from headwater.doors.realtime.documents import check_may_follow
 from headwater.doors.realtime.envelope import Envelope
 from headwater.doors.realtime.session import DATABASE_ALIAS, RealtimeSession
 from headwater.doors.routes import Route
@@ -17,7 +16,7 @@ from headwater.model.document import check_collection
 from headwater.model.names import DATABASE_DEFAULT
 from headwater.model.principal import Scope
 from headwater.model.watermarks import Pressure
-from headwater.services.subscriptions import Wanted
+from headwater.services.subscriptions import Wanted, check_may_follow
 
 LISTENER = "sse"
 # A `seq`, and what rules and claims came to when it was told (`mark_of`).

@@ -56,17 +56,17 @@ from headwater.services.subscriptions import (
     MATCHER_VERSION,
     NOT_KEPT,
     OTHER_DOCUMENTS,
+    OVERLOADED,
     Budget,
     Standing,
     Subscriptions,
     Wanted,
-    may_read,
+    check_may_follow,
 )
 from headwater.services.system_collections import NO_REPLICAS, is_system, seen_by
 
 KEPT = "documents"
 LOW = "low"
-OVERLOADED = "more waits for clients than this server has room for; come back in a moment"
 
 
 class Followed:
@@ -114,6 +114,7 @@ class Followed:
         follower = self.followers.pop(id, None)
         if follower is not None:
             follower.subscription = None
+            follower.session.hall.release(follower.owner, follower.size)
         subscription = self.by_id.pop(id, None)
         if subscription is not None:
             subscription.close()
@@ -150,7 +151,9 @@ class Follower:
         "held_from",
         "id",
         "is_catching_up",
+        "owner",
         "session",
+        "size",
         "subscription",
         "window",
     )
@@ -174,6 +177,8 @@ class Follower:
         self.is_catching_up = False
         self.subscription: Subscription | None = None
         self.expression: Expression = ALWAYS
+        # What it counts for, and for whom.
+        self.owner, self.size = session.owner, 0
         self._is_optional = is_optional
         self.id = id
         self._form = EventForm(_as_json(id), _as_json(session.database), include_data, checksum, mark_of(reading))
@@ -260,14 +265,6 @@ class StreamFollower(Follower):
         return tell("resync-required", ResyncStream(self.id, reason))
 
 
-def check_may_follow(principal: Principal, wanted: Wanted, *, is_pressed: bool) -> None:
-    """Raises when somebody may not begin to follow documents now."""
-    if is_pressed:
-        raise Overloaded(OVERLOADED)
-    if not may_read(principal, wanted):
-        raise NotAllowed(f"this token may not read the collection {wanted.collection!r:.260}")
-
-
 async def begin(follower: Follower, wanted: Wanted, expression: Expression) -> Subscription:
     """Follow documents for a session; what comes waits until the beginning is told."""
     session, id = follower.session, follower.id
@@ -279,18 +276,24 @@ async def begin(follower: Follower, wanted: Wanted, expression: Expression) -> S
     if len(followed.by_id) >= session.limits.subscriptions_per_connection_max:
         raise Overloaded(f"a connection has up to {session.limits.subscriptions_per_connection_max:,} subscriptions")
     check_may_follow(session.known, wanted, is_pressed=session.is_pressed(Pressure.HARD))
-    subscription = await subscriptions_of(session).open(
-        wanted,
-        expression,
-        follower.tell,
-        follower.end,
-        Standing(wanted, followed.known),
-        seen_by(followed.known, wanted.collection) if is_system(wanted.collection) else None,
-        Budget(session.known.subject, session.limits.filters_cost_per_token_max),
-    )
-    if followed.is_over:
-        subscription.close()
-        raise Closed("the connection is closed")
+    follower.size = wanted.size()
+    session.hall.hold(follower.owner, follower.size)
+    try:
+        subscription = await subscriptions_of(session).open(
+            wanted,
+            expression,
+            follower.tell,
+            follower.end,
+            Standing(wanted, followed.known),
+            seen_by(followed.known, wanted.collection) if is_system(wanted.collection) else None,
+            Budget(session.known.subject, session.limits.filters_cost_per_token_max),
+        )
+        if followed.is_over:
+            subscription.close()
+            raise Closed("the connection is closed")
+    except BaseException:
+        session.hall.release(follower.owner, follower.size)
+        raise
     watch = subscriptions_of(session).watch
     watch.count("live_subscribed")
     watch.note(session.database, "subscribed", **follower.about(wanted.collection))

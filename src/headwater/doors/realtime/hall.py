@@ -53,6 +53,8 @@ class Hall:
         self._by_credential: dict[str, set[RealtimeSession]] = {}
         self._by_address: Counter[Hashable] = Counter()
         self._by_principal: Counter[Hashable] = Counter()
+        # What the subscriptions of each token, or address, hold.
+        self._subscribed: Counter[Hashable] = Counter()
         self.pressure = Pressure.CALM
         # What waited for those whose subscriptions were ended to make room, when they were last looked at.
         self._given_up: dict[RealtimeSession, int] = {}
@@ -145,6 +147,21 @@ class Hall:
         if session.key is not None:
             _count_down(self._by_principal, session.key)
             session.key = None
+
+    # ── what is held for them ──
+
+    def hold(self, owner: Hashable, size: int) -> None:
+        """A subscription of somebody takes so much; raises when theirs would take more together than they may."""
+        if self._subscribed[owner] + size > self.limits.subscriptions_bytes_per_token_max:
+            room = self.limits.subscriptions_bytes_per_token_max
+            raise Overloaded(f"the subscriptions of one token hold up to {room:,} bytes: fewer, or shorter filters")
+        self._subscribed[owner] += size
+
+    def release(self, owner: Hashable, size: int) -> None:
+        """It is over."""
+        self._subscribed[owner] -= size
+        if not self._subscribed[owner]:
+            del self._subscribed[owner]
 
     # ── once in a second ──
 

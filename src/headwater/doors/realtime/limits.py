@@ -32,6 +32,9 @@ class RealtimeLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Rooms that one connection may be in at once."""
     subscriptions_per_connection_max: int = 1_000
     """Live queries and streams that one connection may have at once."""
+    subscriptions_bytes_per_token_max: int = 512 * MIB
+    """What the live queries and streams of all connections with one token may hold, or of an address without one: each
+    counts 2 KiB and 26 bytes for each character of its filter, which is about what it takes."""
     filters_cost_per_token_max: int = 200_000
     """What the filters of one token on a collection may cost together, beyond the conditions that they are found by."""
     audit: bool = False

@@ -175,6 +175,16 @@ class RealtimeSession:
         """The bounds of this door."""
         return self._hall.limits
 
+    @property
+    def hall(self) -> Hall:
+        """Where it is, with all others."""
+        return self._hall
+
+    @property
+    def owner(self) -> Hashable:
+        """Who pays for what is held for it: a token or, without one, an address."""
+        return self.key or self.address
+
     # ── what handlers ask ──
 
     def send(self, frame: Frame) -> bool:
