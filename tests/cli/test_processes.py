@@ -2,7 +2,9 @@
 
 import json
 import re
+import shlex
 import shutil
+import subprocess
 import sysconfig
 from pathlib import Path
 
@@ -116,3 +118,22 @@ def test_the_console_script_is_the_same_program(tmp_path: Path) -> None:
     assert by_module.command == COMMAND
     assert by_name.expect_process(0, "version").out == by_module.expect_process(0, "version").out
     assert json.loads(by_name.expect_process(0, "version", "--json").out)["version"] == headwater.__version__
+
+
+def shell(shop: Program, line: str) -> "subprocess.CompletedProcess[str]":
+    """A command as a shell runs it, with its output sent elsewhere."""
+    command = shlex.join([*shop.command, "--store", str(shop.store)])
+    return subprocess.run(["bash", "-c", f"{command} {line}"], capture_output=True, text=True, check=False)
+
+
+def test_nothing_is_popped_for_who_cannot_be_shown_it(tmp_path: Path) -> None:
+    shop = Program(tmp_path)
+    shop.expect(0, "push", "orders", "1")
+    closed = shell(shop, "pop orders >&-")
+    assert (closed.returncode, closed.stderr.startswith("error[output_closed]")) == (141, True)
+    full = shell(shop, "pop orders > /dev/full")
+    assert (full.returncode, full.stderr) == (
+        1,
+        "error[output_failed]: the output could not be written: No space left on device\n",
+    )
+    assert shop.expect(0, "pop", "orders").out.endswith("  1\n")

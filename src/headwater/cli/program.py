@@ -4,6 +4,7 @@ Nothing a command raises reaches the terminal as a traceback: an error is one li
 says what kind it was. The hidden `--debug` shows the traceback too.
 """
 
+import errno
 import inspect
 import os
 import sys
@@ -75,6 +76,8 @@ Examples:
   headwater pipeline run rollup --chart chart.html
   headwater pipeline run my_module:my_flow
 """
+# Why what is printed cannot go where it was to go.
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 MESSAGES, UPKEEP, JOBS, PIPELINE, SERVER = "Messages", "Queues and groups", "Jobs", "Data pipeline", "Server and store"
 MESSAGES_OF_JOBS, LOOKING, OPERATING = "Jobs", "Looking", "Operating"
 
@@ -312,6 +315,13 @@ def run(arguments: list[str], program: str = "headwater") -> int:
     choices = Choices()
     if arguments[:1] == ["--version"] and program == "headwater":
         arguments = ["version", *arguments[1:]]
+    if sys.stdout is None:
+        print_error(
+            "output_closed",
+            "standard output is closed, and nothing was done: send it to a file, or to /dev/null",
+            as_json="--json" in arguments,
+        )
+        return ExitCode.OUTPUT_CLOSED
     try:
         code = _run(program, arguments or ["--help"], choices)
         sys.stdout.flush()
@@ -321,6 +331,8 @@ def run(arguments: list[str], program: str = "headwater") -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE:
+            _close_output()
         return _tell(error, as_json=choices.json or "--json" in arguments, debug=choices.debug)
     return code
 
@@ -354,6 +366,10 @@ def _tell(error: Exception, *, as_json: bool, debug: bool) -> int:
         return ExitCode.USAGE
     if isinstance(error, typer.Abort):
         print_error("aborted", "nothing was done", as_json=as_json)
+        return ExitCode.FAILED
+    if isinstance(error, OSError) and error.errno in _UNWRITABLE:
+        # What goes wrong with files of ours is told by name: this is where the answer was to go.
+        print_error("output_failed", f"the output could not be written: {error.strerror}", as_json=as_json)
         return ExitCode.FAILED
     print_error("internal", f"{type(error).__name__}: {error} (--debug shows where)", as_json=as_json)
     return ExitCode.FAILED
