@@ -428,6 +428,16 @@ def test_a_report_can_name_an_offset_and_no_lease(client: httpx.Client) -> None:
     assert client.post(ACK, json=said).json()[0]["success"] is False
 
 
+def test_a_report_that_names_two_messages_settles_neither(client: httpx.Client) -> None:
+    push(client, 1, transactionId="tx-1")
+    push(client, 2, transactionId="tx-2")
+    messages = pop(client, batch=2)
+    first = next(message for message in messages if message["transactionId"] == "tx-1")
+    refused = ack(client, first, offset=first["offset"] + 1)
+    assert (refused["success"], refused["code"]) == (False, "invalid_option")
+    assert all(ack(client, message)["success"] for message in messages)
+
+
 def test_a_late_report_is_refused(client: httpx.Client) -> None:
     push(client, 1)
     (message,) = pop(client, leaseSeconds="0.01")

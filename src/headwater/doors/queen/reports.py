@@ -99,6 +99,11 @@ def _refusal(report: MessageReport) -> HeadwaterError | None:
         return InvalidOption(f"status must be completed, failed, dlq or retry; got {report.status!r:.80}")
     if report.transaction_id is None and report.offset is None:
         return InvalidOption("a report names a transactionId or an offset")
+    if None not in (report.transaction_id, report.offset) and report.transaction_id != f"@{report.offset}":
+        return InvalidOption(
+            f"a report names a message by one of both; got transactionId {report.transaction_id!r:.80} and offset "
+            f"{report.offset}"
+        )
     return None
 
 
