@@ -9,7 +9,7 @@ import headwater
 from headwater.doors.event_stream import EventStream
 from headwater.doors.realtime import flow
 from headwater.doors.realtime.flow import Window
-from headwater.doors.realtime.hall import most_first
+from headwater.doors.realtime.hall import STALLED_LOOKS_MAX, most_first
 from headwater.doors.sessions import Frame, OpenSessions
 from headwater.doors.site import Site
 from headwater.model.watermarks import Pressure, next_pressure
@@ -167,6 +167,25 @@ async def test_at_the_hard_mark_who_takes_nothing_is_let_go_whatever_they_say(si
     assert pressure(site) is Pressure.CALM
     await other.subscribe()
     for page in (*crowd, reader, other):
+        page.cut()
+
+
+async def test_short_of_the_hard_mark_who_takes_nothing_for_long_is_let_go(site: Site) -> None:
+    """Else they could have everybody's subscriptions of low priority wait for good."""
+    room = site.realtime.limits.outboxes_bytes_max
+    silent, reader = Page(site), Page(site)
+    silent.peer.waiting = int(0.8 * room)
+    for look in range(STALLED_LOOKS_MAX):
+        reader.peer.waiting = 2_000 - look
+        site.realtime.weigh()
+    assert pressure(site) is Pressure.SOFT
+    assert not silent.peer.was_cut
+    reader.peer.waiting = 10
+    site.realtime.weigh()
+    assert (silent.peer.was_cut, reader.peer.was_cut) == (True, False)
+    site.realtime.weigh()
+    assert pressure(site) is Pressure.CALM
+    for page in (silent, reader):
         page.cut()
 
 

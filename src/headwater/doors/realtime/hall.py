@@ -32,6 +32,8 @@ TICK_SECONDS = 1.0
 BURST_SECONDS = 2.0
 # So much of what waits for a client may be left a look later, when the server has no room.
 TAKEN_SHARE = 0.5
+# So often in a row as much or more may wait for a client as a look before, while others have to wait for room.
+STALLED_LOOKS_MAX = 30
 
 Item = TypeVar("Item", bound=Hashable)
 
@@ -58,6 +60,8 @@ class Hall:
         self.pressure = Pressure.CALM
         # What waited for those whose subscriptions were ended to make room, when they were last looked at.
         self._given_up: dict[RealtimeSession, int] = {}
+        # Since the server is short of room: what waited for each, and for how many looks it has not become less.
+        self._stalled: dict[RealtimeSession, tuple[int, int]] = {}
         # Called with the pressure before and now.
         self.at_pressure: list[Callable[[Pressure, Pressure], None]] = []
         # Called once in a second while somebody is there, and when nobody is any more.
@@ -196,6 +200,7 @@ class Hall:
             log.warning("what waits for realtime clients is %s, it was %s", self.pressure.name, before.name)
             for note in self.at_pressure:
                 note(before, self.pressure)
+        self._stalled = {} if self.pressure is Pressure.CALM else self._look_for_stalled(waiting)
         if self.pressure is Pressure.HARD:
             too_much = sum(waiting.values()) - RECOVERED * room
             for session in most_first({one: (one.key or one.address, size) for one, size in waiting.items()}):
@@ -208,6 +213,18 @@ class Hall:
         if self.pressure is Pressure.CALM and before is not Pressure.CALM:
             for session in list(self._sessions):
                 session.go_on()
+
+    def _look_for_stalled(self, waiting: "dict[RealtimeSession, int]") -> "dict[RealtimeSession, tuple[int, int]]":
+        """Let go of those who have taken nothing for a while, and have others wait: short of the hard mark too."""
+        found: dict[RealtimeSession, tuple[int, int]] = {}
+        for session, now in waiting.items():
+            before, looks = self._stalled.get(session, (0, 0))
+            looks = looks + 1 if now and now >= before else 0
+            if looks > STALLED_LOOKS_MAX:
+                session.cut()
+            elif now:
+                found[session] = now, looks
+        return found
 
     def _make_room(self, session: "RealtimeSession", waiting: int) -> None:
         """Nothing more is told to one for whom much waits; and if it does not take that, it is let go."""
