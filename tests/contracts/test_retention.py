@@ -193,6 +193,45 @@ async def test_a_new_group_has_lost_nothing(log: Log, clock: FakeClock) -> None:
     assert (batch.offsets, batch.lost) == ([2], 0)
 
 
+@pytest.mark.parametrize("subscribe", ["all", "new"])
+async def test_what_a_group_loses_in_partitions_that_it_has_not_met_is_told(
+    log: Log, clock: FakeClock, subscribe: str
+) -> None:
+    await log.configure(retention_seconds=60)
+    await log.push("before", partition="known")
+    assert await log.pop(group="g", subscribe=subscribe) or subscribe == "new"
+    await log.push(*range(5), partition="later")
+    assert (await log.group("g")).lost == 0
+    clock.advance(61)
+    await retain(log)
+    status = await log.group("g")
+    assert (status.lag, status.lost) == (0, 5)
+    await log.push("new", partition="later")
+    batch = await log.take(10, group="g", partition="later")
+    assert (payloads(batch), batch.offsets, batch.lost) == (["new"], [5], 5)
+    await log.ack(batch)
+    assert (await log.group("g")).lost == 5
+
+
+async def test_partitions_that_were_met_before_records_went_are_not_met_again(log: Log, clock: FakeClock) -> None:
+    await log.configure(retention_seconds=60)
+    await log.push("before", partition="known")
+    await log.ack(await log.take(group="g"))
+    for number in range(30):
+        await log.push(number, partition=f"later-{number}")
+    clock.advance(61)
+    await retain(log)
+    for number in range(30, 60):
+        await log.push(number, partition=f"later-{number % 40}")
+    found: list[int] = []
+    while batches := await log.pop(100, group="g"):
+        for batch in batches:
+            found += payloads(batch)
+            await log.ack(batch)
+    assert sorted(found) == list(range(30, 60))
+    assert (await log.group("g")).lost == 30
+
+
 async def test_a_loss_is_told_though_the_next_records_are_delayed(log: Log, clock: FakeClock) -> None:
     await log.configure(retention_seconds=60, delay_seconds=10)
     await log.push(1, 2)

@@ -2752,6 +2752,12 @@ BUGS = [
         ("tests/contracts/test_documents.py::test_a_cursor_of_any_query_means_the_same_with_an_index",),
     ),
     Bug(
+        "lost-where-nobody-has-been",
+        "what retention drops in a partition that a group has not met is not told as lost",
+        (Edit(RETENTION, "            self._meet_partition(queue, partition_id, now)\n", ""),),
+        ("tests/contracts/test_retention.py::test_what_a_group_loses_in_partitions_that_it_has_not_met_is_told",),
+    ),
+    Bug(
         "one-id-twice-in-a-lease",
         "a lease has two messages of one transaction id, and an ack by id settles the other one",
         (Edit("headwater/stores/tables/gathering.py", "if identity in found.ids:", "if identity in found.offsets:"),),

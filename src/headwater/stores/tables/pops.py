@@ -41,6 +41,8 @@ LOOK_AT = 8
 
 # A partition that a group has not met, and where it begins; one that it has met, and when it is worth looking at.
 UnmetRow = tuple[PartitionId, Offset]
+# The name of a group, where a partition begins that it has not met.
+UnmetGroupRow = tuple[str, Offset]
 MetRow = tuple[PartitionId, int | None]
 
 
@@ -444,6 +446,14 @@ class Pops(Subject):
             partition_id, ready_at = self._meet(group, number, start, now)
             if ready_at is None:
                 self._segments.idle(partition_id)
+
+    def meet_partition(self, queue: Queue, partition_id: PartitionId, now: Timestamp) -> None:
+        """Give all groups of a queue a cursor in a partition, before records of it go: those that a group has not met by
+        then would be missing without a word."""
+        for name, start in self._connection.rows(self._sql.unmet_groups, (partition_id,), UnmetGroupRow):
+            group = self._catalog.find_group(queue, name)
+            if group is not None:
+                self._meet(group, partition_id, start, now)
 
     def _unmet(self, group: Group, limit: int) -> list[UnmetRow]:
         return self._connection.rows(self._sql.undiscovered_partitions, (group.id, limit), UnmetRow)

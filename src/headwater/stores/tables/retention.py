@@ -1,6 +1,6 @@
 """Dropping what is old: whole segments, from the oldest on, a bounded number of partitions at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from headwater.clock import SECOND, Timestamp
 from headwater.log.operations import Deleted, Forget, Retain, Retained
@@ -21,16 +21,19 @@ PlaceRow = tuple[PartitionId, QueueId]
 Dropped = tuple[int]
 # How many groups read a partition, and the least position among them.
 SlowestRow = tuple[int, int | None]
+# Gives all groups of a queue a place in a partition.
+MeetPartition = Callable[[Queue, PartitionId, Timestamp], None]
 
 
 class Retention(Subject):
     """Drops segments, idempotency keys and traces, under the write lock."""
 
-    def __init__(self, connection: Connection, catalog: Catalog, segments: Segments) -> None:
+    def __init__(self, connection: Connection, catalog: Catalog, segments: Segments, meet: MeetPartition) -> None:
         self._connection = connection
         self._sql = connection.sql
         self._catalog = catalog
         self._segments = segments
+        self._meet_partition = meet
         # How many segments were opened in this bite, to see whether they have transaction ids.
         self._opened = 0
 
@@ -45,7 +48,7 @@ class Retention(Subject):
         rows = self._connection.rows(self._sql.partitions_after, (operation.after, operation.limit), PlaceRow)
         for partition_id, queue_id in rows:
             queue = self._catalog.queue_by_id(queue_id)
-            dropped.extend(self._drop_before(partition_id, self._droppable(queue, partition_id, now)))
+            dropped.extend(self._drop_before(queue, partition_id, self._droppable(queue, partition_id, now), now))
         after = rows[-1][0] if len(rows) == operation.limit else PartitionId(0)
         return Retained(len(dropped), sum(dropped), after)
 
@@ -61,7 +64,7 @@ class Retention(Subject):
             if lsn > through:
                 break
             before = first_offset + count
-        return Deleted(sum(self._drop_before(partition.id, before)))
+        return Deleted(sum(self._drop_before(queue, partition.id, before, now)))
 
     def forget_old(self, operation: Forget, now: Timestamp) -> Deleted:
         """Drop old idempotency keys and traces."""
@@ -119,14 +122,16 @@ class Retention(Subject):
         [(cursors, slowest)] = self._connection.rows(self._sql.slowest_position, (partition_id,), SlowestRow)
         return slowest if slowest is not None and cursors == groups else 0
 
-    def _drop_before(self, partition_id: PartitionId, offset: int) -> list[int]:
-        """Drop the segments before `offset`; how many records each had."""
+    def _drop_before(self, queue: Queue, partition_id: PartitionId, offset: int, now: Timestamp) -> list[int]:
+        """Drop the segments before `offset`; how many records each had. Groups that have not been there lose them as
+        all others do."""
         if not offset:
             return []
         whole = [
             (first + count, count) for _, first, count, _, _ in self._oldest(partition_id) if first + count <= offset
         ]
         if whole:
+            self._meet_partition(queue, partition_id, now)
             self._segments.drop_before(partition_id, Offset(whole[-1][0]))
         return [count for _, count in whole]
 

@@ -73,7 +73,7 @@ class Subjects:
             self.reports,
             Queues(connection, catalog, segments, cursors),
             Groups(connection, catalog, cursors),
-            Retention(connection, catalog, segments),
+            Retention(connection, catalog, segments, pops.meet_partition),
             Damage(connection, catalog, segments, cursors),
             Flows(connection, catalog, segments, pushes.place),
             Staging(connection, config.staged_bytes_max),

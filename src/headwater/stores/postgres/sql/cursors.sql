@@ -4,7 +4,9 @@ INSERT INTO hw_cursors (group_id, partition_id, position, token, ready_at)
 SELECT g.id, p.id, p.start_offset, $2::int8,
     CASE WHEN EXISTS (SELECT 1 FROM hw_segments s WHERE s.partition_id = p.id) THEN $2::int8 END
 FROM hw_groups g JOIN hw_partitions p ON p.queue_id = g.queue_id AND p.id > g.discovered
-WHERE g.id = $1 AND p.priority = 0 AND p.reader IN ('', g.name) ORDER BY p.id LIMIT $3
+WHERE g.id = $1 AND p.priority = 0 AND p.reader IN ('', g.name)
+    AND NOT EXISTS (SELECT 1 FROM hw_cursors c WHERE c.group_id = g.id AND c.partition_id = p.id)
+ORDER BY p.id LIMIT $3
 RETURNING partition_id, ready_at;
 
 -- name: wake_put_off
@@ -14,7 +16,16 @@ UPDATE hw_cursors SET ready_at = $1 WHERE partition_id = $2 AND ready_at > $1 AN
 -- name: undiscovered_partitions
 -- Partitions that the group has no cursor for yet, without those of a priority.
 SELECT p.id, p.start_offset FROM hw_groups g JOIN hw_partitions p ON p.queue_id = g.queue_id AND p.id > g.discovered
-WHERE g.id = $1 AND p.priority = 0 AND p.reader IN ('', g.name) ORDER BY p.id LIMIT $2;
+WHERE g.id = $1 AND p.priority = 0 AND p.reader IN ('', g.name)
+    AND NOT EXISTS (SELECT 1 FROM hw_cursors c WHERE c.group_id = g.id AND c.partition_id = p.id)
+ORDER BY p.id LIMIT $2;
+
+-- name: unmet_groups
+-- Groups that have no cursor for a partition yet, with where that begins.
+SELECT g.name, p.start_offset FROM hw_partitions p JOIN hw_groups g ON g.queue_id = p.queue_id
+WHERE p.id = $1 AND p.reader IN ('', g.name)
+    AND NOT EXISTS (SELECT 1 FROM hw_cursors c WHERE c.group_id = g.id AND c.partition_id = p.id)
+ORDER BY g.id;
 
 -- name: undiscovered_urgent
 -- Partitions of a priority that the group has no cursor for yet: they do not wait behind all the others.
