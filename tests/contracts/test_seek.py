@@ -151,3 +151,22 @@ async def test_a_group_begins_at_no_time_that_has_not_come(log: Log, clock: Fake
     assert await log.drain(group="late") == [1]
     # The clocks of two machines are never quite the same.
     await begin(Timestamp(clock.now() + 5 * SECOND))
+
+
+async def test_a_time_is_found_although_commits_of_another_began_earlier(
+    log: Log, other: Log, clock: FakeClock
+) -> None:
+    """Who waits long for its turn has looked at the clock before those who were quicker."""
+    late = Log(other.store, FakeClock(Timestamp(clock.now() - 5 * SECOND)))
+    await log.push("before", partition="p")
+    clock.advance(1)
+    sought = clock.now()
+    await log.push("since", partition="p")
+    written = [(await late.push(f"late {number}", partition="p")).written_at for number in range(9)]
+    assert written == [sought] * 9
+    times = [segment.written_at for segment in await log.read()]
+    assert times == sorted(times)
+    for number in range(9):
+        await log.run(Seek(queue="orders", timestamp=sought, create=True))
+        assert payloads(await log.take(100, partition="p"))[0] == "since"
+        await late.push(f"later {number}", partition="p")

@@ -2752,6 +2752,12 @@ BUGS = [
         ("tests/contracts/test_documents.py::test_a_cursor_of_any_query_means_the_same_with_an_index",),
     ),
     Bug(
+        "times-as-commits-began",
+        "a segment has the time at which its commit began to wait for its turn, which is before that of others before it",
+        (Edit(SEGMENTS, "return max(now, self.latest)", "return now"),),
+        ("tests/contracts/test_seek.py::test_a_time_is_found_although_commits_of_another_began_earlier",),
+    ),
+    Bug(
         "lost-where-nobody-has-been",
         "what retention drops in a partition that a group has not met is not told as lost",
         (Edit(RETENTION, "            self._meet_partition(queue, partition_id, now)\n", ""),),

@@ -52,9 +52,12 @@ class Appends:
 
     def plan(self, operations: Sequence[Operation], now: Timestamp) -> Plan | None:
         """What to send for these operations; None when the rules have to decide."""
-        stacks = self._writer.pushes.arrange_plain(operations, now)
+        clock = self._writer.clock_jumps
+        stacks = None if clock.is_set_back(now) else self._writer.pushes.arrange_plain(operations, now)
         if stacks is None:
             return None
+        clock.begin(now)
+        written_at = self._writer.segments.time_of(now)
         appends: list[Request] = []
         wakes: dict[int, Request] = {}
         segments: list[tuple[int, int, bytes]] = []
@@ -63,7 +66,7 @@ class Appends:
             options = partition.queue.options
             for body, count in bodies_of(stack.records):
                 codec, kept = self._codec.pack(body, options, _NOWHERE)
-                row = (partition.id, count, now, expires_at, self._origin, codec, crc32(kept), kept)
+                row = (partition.id, count, written_at, expires_at, self._origin, codec, crc32(kept), kept)
                 appends.append((_sql.append_segment, row))
                 segments.append((number, count, body))
             wakes[partition.id] = (_sql.wake_idle_cursors, (waking_time(options, now), partition.id))
@@ -73,16 +76,16 @@ class Appends:
         identities = "{" + ",".join(self._writer.identity.known) + "}"
         return _sql.refuse_unlike, (self._writer.catalog.version, identities, now + CLOCK_TOLERANCE, now)
 
-    def commit(self, plan: Plan, answers: Sequence[PipelineResult], now: Timestamp) -> Commit:
+    def commit(self, plan: Plan, answers: Sequence[PipelineResult]) -> Commit:
         """What was done, by what was answered to the requests of a plan."""
         touched: list[Touch] = []
         places: list[tuple[Offset, Lsn]] = []
         for (number, count, _), answer in zip(plan.segments, answers, strict=False):
-            ((lsn, first),) = answer.rows
+            ((lsn, first, written_at),) = answer.rows
             partition = plan.stacks[number].partition
             touched.append(Touch(lsn, partition.id, first, count, partition.lane))
             # Of a stack that became several segments, the first record is in the first and the LSN that of the last.
             places[number:] = [(places[number][0] if len(places) > number else first, lsn)]
-        added = Added([body for *_, body in plan.segments], self._origin, now)
-        results = Pushes.answer_plain(plan.stacks, places, now)
+        added = Added([body for *_, body in plan.segments], self._origin, written_at)
+        results = Pushes.answer_plain(plan.stacks, places, written_at)
         return Commit(results, touched, wrote=True, added=added)

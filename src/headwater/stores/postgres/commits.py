@@ -119,7 +119,7 @@ class Commits:
             raise
         self._barrier_sent = True
         self._count_alone(self._connection.newest == newest + 1)
-        return self._appends.commit(plan, answers, now)
+        return self._appends.commit(plan, answers)
 
     def _commit(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
         try:

@@ -61,8 +61,13 @@ class ClockJumps(Subject):
         """A commit begins at this time."""
         if now > self._latest:
             self._latest = now
-        elif now < self._latest - CLOCK_TOLERANCE:
+        elif self.is_set_back(now):
             self._set_back(now)
+        self._segments.latest = Timestamp(self._latest)
+
+    def is_set_back(self, now: Timestamp) -> bool:
+        """Whether the clock is earlier by more than clocks are apart."""
+        return now < self._latest - CLOCK_TOLERANCE
 
     def _set_back(self, now: Timestamp) -> None:
         by = self._latest - now

@@ -448,8 +448,8 @@ class Pops(Subject):
                 self._segments.idle(partition_id)
 
     def meet_partition(self, queue: Queue, partition_id: PartitionId, now: Timestamp) -> None:
-        """Give all groups of a queue a cursor in a partition, before records of it go: those that a group has not met by
-        then would be missing without a word."""
+        """Give all groups of a queue a cursor in a partition, before records of it go: what a group has not met by then
+        would be missing without a word."""
         for name, start in self._connection.rows(self._sql.unmet_groups, (partition_id,), UnmetGroupRow):
             group = self._catalog.find_group(queue, name)
             if group is not None:

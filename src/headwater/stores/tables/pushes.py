@@ -164,7 +164,8 @@ class Pushes(Subject):
             return error
         self._segments.write()
         count, lsn = len(push.records) - len(found.offsets), self._segments.last_lsn
-        return Pushed(partition.id, offset, count, lsn, now, found.offsets, partition.name, due=found.due)
+        written_at = self._segments.time_of(now)
+        return Pushed(partition.id, offset, count, lsn, written_at, found.offsets, partition.name, due=found.due)
 
     def _queue(self, push: Push, now: Timestamp) -> Queue:
         """The queue of a push, once there is room in it."""
@@ -248,12 +249,14 @@ class Pushes(Subject):
         return is_known and (queue.id, push.priority) in self._turns
 
     @staticmethod
-    def answer_plain(stacks: Sequence[Stack], places: Sequence[tuple[Offset, Lsn]], now: Timestamp) -> list[Pushed]:
+    def answer_plain(
+        stacks: Sequence[Stack], places: Sequence[tuple[Offset, Lsn]], written_at: Timestamp
+    ) -> list[Pushed]:
         """Where the records of such pushes are, as each stack got its place: the offset of its first record, and the
         LSN of its last segment."""
         results: Results = [None] * (1 + max(share.push for stack in stacks for share in stack.shares))
         for stack, (offset, lsn) in zip(stacks, places, strict=True):
-            tell(stack, results, offset, NOTHING_FOUND, lsn, now)
+            tell(stack, results, offset, NOTHING_FOUND, lsn, written_at)
         return cast("list[Pushed]", answers_of(results))
 
     # ── lanes ──
@@ -404,4 +407,4 @@ class Pushes(Subject):
             for share in stack.shares:
                 results[share.push] = error
             return
-        tell(stack, results, offset, found, self._segments.last_lsn, now)
+        tell(stack, results, offset, found, self._segments.last_lsn, self._segments.time_of(now))

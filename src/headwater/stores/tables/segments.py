@@ -78,6 +78,8 @@ class Segments(Subject):
         self._opened: OrderedDict[int, tuple[int, list[Record]]] = OrderedDict()
         self._opened_bytes = 0
         self.last_lsn = Lsn(0)
+        # The latest time that is in the log, or was seen: a commit that waited for its turn began before another's.
+        self.latest = Timestamp(0)
         # The segments of this commit and their records, and whether what was there before may read otherwise now.
         self._touched: list[Touch] = []
         self._bodies: list[bytes] = []
@@ -89,7 +91,8 @@ class Segments(Subject):
 
     def take_added(self, now: Timestamp, renamed: bool) -> tuple[list[Touch], Added]:
         """What this commit did to the log. The next one begins with nothing."""
-        touched, added = self._touched, Added(self._bodies, self._origin, now, self._rewrote or renamed)
+        touched = self._touched
+        added = Added(self._bodies, self._origin, self.time_of(now), self._rewrote or renamed)
         self._begin()
         return touched, added
 
@@ -192,6 +195,11 @@ class Segments(Subject):
         self.write()
         return first
 
+    def time_of(self, now: Timestamp) -> Timestamp:
+        """When a segment of this commit is said to be written: times rise with LSNs, so that whoever looks for a time
+        finds all that came after it."""
+        return max(now, self.latest)
+
     def stage(
         self, partition: Partition, records: Sequence[Record], now: Timestamp, ttl_seconds: float | None = None
     ) -> Offset:
@@ -200,11 +208,12 @@ class Segments(Subject):
         if options.encrypted:
             self._key.check(options)
         first = end = self.end(number)
-        expires_at = expiry(now, ttl_seconds)
+        expires_at, written_at = expiry(now, ttl_seconds), self.time_of(now)
         for body, count in bodies_of(records):
             codec, kept = self._codec.pack(body, options, (number, end))
             lsn = self.last_lsn = Lsn(self.last_lsn + 1)
-            self._staged.append((lsn, number, end, count, now, expires_at, self._origin, codec, crc32(kept), kept))
+            row = (lsn, number, end, count, written_at, expires_at, self._origin, codec, crc32(kept), kept)
+            self._staged.append(row)
             self._touched.append(Touch(lsn, number, end, count, partition.lane))
             self._bodies.append(body)
             end = Offset(end + count)

@@ -92,7 +92,7 @@ def put_on(
     stack.shares.append(share)
 
 
-def tell(stack: Stack, results: Results, offset: Offset, found: Found, lsn: Lsn, now: Timestamp) -> None:
+def tell(stack: Stack, results: Results, offset: Offset, found: Found, lsn: Lsn, written_at: Timestamp) -> None:
     """Tell each push of a stack where its records are."""
     begin = 0
     number, name = stack.partition.id, stack.partition.name
@@ -100,7 +100,7 @@ def tell(stack: Stack, results: Results, offset: Offset, found: Found, lsn: Lsn,
         size = len(share.records)
         own = found.between(begin, begin + size) if found.offsets else NOTHING_FOUND
         count = size - len(own.offsets)
-        place = (number, offset, count, lsn, now, own.offsets, name, None, share.members)
+        place = (number, offset, count, lsn, written_at, own.offsets, name, None, share.members)
         answer(results, share.push, Pushed(*place, due=own.due))
         offset = Offset(offset + count)
         begin += size

@@ -11,7 +11,7 @@ INSERT INTO hw_segments
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
 
 -- name: append_segment
--- The same behind all that is there, of the log and of the partition: where that is.
+-- The same behind all that is there, of the log, of the partition and in time: where that is, and when.
 INSERT INTO hw_segments
     (lsn, partition_id, first_offset, count, written_at, expires_at, origin, codec, checksum, records)
 SELECT 1 + greatest(coalesce((SELECT max(lsn) FROM hw_segments), 0),
@@ -19,8 +19,10 @@ SELECT 1 + greatest(coalesce((SELECT max(lsn) FROM hw_segments), 0),
     $1::int8,
     coalesce((SELECT first_offset + count FROM hw_segments WHERE partition_id = $1 ORDER BY first_offset DESC LIMIT 1),
              (SELECT start_offset FROM hw_partitions WHERE id = $1)),
-    $2, $3, $4, $5, $6, $7, $8
-RETURNING lsn, first_offset;
+    $2, greatest($3, (SELECT written_at FROM hw_segments WHERE lsn > coalesce((SELECT max(lsn) FROM hw_clock_jumps), 0)
+                      ORDER BY lsn DESC LIMIT 1)),
+    $4, $5, $6, $7, $8
+RETURNING lsn, first_offset, written_at;
 
 -- name: wake_idle_cursors
 -- Groups that were caught up have something to read from now on.
