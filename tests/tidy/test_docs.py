@@ -82,3 +82,18 @@ def test_a_planted_dead_link_is_caught(tmp_path: Path, text: str) -> None:
 )
 def test_a_link_that_leads_somewhere_is_left_alone(tmp_path: Path, text: str) -> None:
     assert find_dead_links(plant(tmp_path, {"README.md": "", "docs/a.md": text})) == []
+
+
+def find_doubled_entries(changelog: str) -> list[str]:
+    """What a changelog says a second time."""
+    entries = [" ".join(entry.split()) for entry in re.split(r"\n(?=- |#|\n)", changelog) if entry.startswith("- ")]
+    return sorted({entry for entry in entries if entries.count(entry) > 1})
+
+
+def test_the_changelog_says_nothing_twice() -> None:
+    findings = find_doubled_entries((ROOT / "CHANGELOG.md").read_text())
+    assert not findings, report(findings)
+
+
+def test_an_entry_that_stands_twice_is_caught() -> None:
+    assert find_doubled_entries("# Fixed\n\n- One\n  thing.\n- Other.\n- One thing.\n") == ["- One thing."]
