@@ -104,7 +104,11 @@ class Headwater(Database):
         await self.close()
 
     async def start(self) -> None:
-        """Open the store and get ready to follow it."""
+        """Open the store and get ready to follow it. Raises when it is open already, here or elsewhere."""
+        with self.queues_service.life.opening(self.committer.home):
+            await self._start()
+
+    async def _start(self) -> None:
         await self.store.open()
         self._clock_watch.begin()
         self.committer.start()
@@ -117,7 +121,6 @@ class Headwater(Database):
         if self.config.housekeeping:
             self.keeper.start()
         self.sentinel.start()
-        self.queues_service.life.begin()
 
     def _waken_by(self, wakeup: Wakeup) -> Wakeup:
         """The store's own wake-up, with Redis before it where there is one."""

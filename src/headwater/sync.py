@@ -437,6 +437,7 @@ class Headwater(Database):
     _bridge: Bridge
 
     def __enter__(self) -> Self:
+        self._bridge.enter()
         return self
 
     def __exit__(

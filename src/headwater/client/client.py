@@ -51,14 +51,16 @@ class Client(Database):
     def __exit__(self, *_: object) -> None: ...
 
     async def start(self) -> None:
-        """Greet the server: an address where there is none, or a token that is not good, is told here."""
-        self.queues_service.settle_here()
-        try:
-            await self.greet()
-        except BaseException:
-            await self.queues_service.close()
-            raise
-        self.queues_service.life.begin()
+        """Greet the server: an address where there is none, or a token that is not good, is told here.
+
+        Raises when it is open already, here or in another event loop.
+        """
+        with self.queues_service.opening():
+            try:
+                await self.greet()
+            except BaseException:
+                await self.queues_service.close()
+                raise
 
     async def greet(self) -> Bounds:
         """What the server says of itself now: its version, its bounds, and where its log ends."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -89,9 +90,9 @@ class RemoteQueues(Verbs):
         self.store: RemoteQuestions = RemoteQuestions(exchange, wire)
         self.jobs = RemoteJobs(exchange, wire, self)
 
-    def settle_here(self) -> None:
-        """The running event loop is the client's own from now on."""
-        self._exchange.home.settle()
+    def opening(self) -> AbstractContextManager[None]:
+        """The client is opened meanwhile, and the running event loop is its own from now on."""
+        return self.life.opening(self._exchange.home)
 
     async def greet(self) -> Bounds:
         """Ask the server what it takes; from now on the checks here go by that."""

@@ -18,6 +18,10 @@ class HomeLoop:
         self._loop = asyncio.get_running_loop()
         return self._loop
 
+    def has_ended(self) -> bool:
+        """Whether its event loop is gone for good, as after `asyncio.run`: then another one may have it."""
+        return self._loop is not None and self._loop.is_closed()
+
     def check(self) -> None:
         """Raises when another event loop asks."""
         if self._loop is not None and asyncio.get_running_loop() is not self._loop:

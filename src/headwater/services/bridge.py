@@ -35,6 +35,7 @@ class Bridge:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="headwater-loop")
         self._thread.start()
         self._life.begin()
+        self._is_in_block = False
         self._waiting: set[concurrent.futures.Future[Any]] = set()
         # What to do when the program ends and it was not closed.
         self.at_exit: Callable[[], Coroutine[Any, Any, None]] | None = None
@@ -44,6 +45,13 @@ class Bridge:
     def is_open(self) -> bool:
         """Whether it runs, in this process: a fork copies the loop and leaves its thread behind."""
         return self._life.is_open
+
+    def enter(self) -> None:
+        """A block begins, at whose end it is closed. Raises when there is one already, or nothing that is open."""
+        self._life.check()
+        if self._is_in_block:
+            raise self._life.is_taken()
+        self._is_in_block = True
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """The outcome of a coroutine, from the loop's thread."""

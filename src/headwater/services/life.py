@@ -5,12 +5,14 @@ wait for ever, or speak over the parent's connections; so it is refused, and sai
 """
 
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from headwater.errors import Closed, Forked, NotOpened
+from headwater.errors import Closed, Forked, InvalidInput, NotOpened
+from headwater.log.home_loop import HomeLoop
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,6 +35,7 @@ _forks = _Forks()
 
 class _State(Enum):
     NEW = "new"
+    OPENING = "opening"
     OPEN = "open"
     CLOSED = "closed"
 
@@ -58,6 +61,43 @@ class Life:
     def is_open(self) -> bool:
         """Whether it may be used."""
         return self._state is _State.OPEN and self.is_here
+
+    @contextmanager
+    def opening(self, home: HomeLoop) -> Iterator[None]:
+        """It is opened meanwhile, and at home in the running event loop from now on.
+
+        Raises when it is open already: it would be taken from who has it, and the end of one block would close it
+        under the other. What an event loop has left open that has ended itself, nobody has any more.
+        """
+        self._check_may_open(home)
+        home.settle()
+        self._state, self._forks = _State.OPENING, _forks.count
+        try:
+            yield
+        except BaseException:
+            if self._state is _State.OPENING:
+                self._state = _State.NEW
+            raise
+        self.begin()
+
+    def _check_may_open(self, home: HomeLoop) -> None:
+        if self._state is _State.NEW:
+            return
+        if self._state is _State.CLOSED:
+            raise Closed(f"{self._name} was closed, and is not opened a second time; make a new one: {self.line}")
+        if not self.is_here:
+            self.check()
+        if home.has_ended():
+            return
+        home.check()
+        raise self.is_taken()
+
+    def is_taken(self) -> InvalidInput:
+        """The error for who begins a block with what is open in another one."""
+        return InvalidInput(
+            f"{self._name} is open already, and the end of this block would close it for the other one; "
+            f"use it without a block of its own, or make another one: {self.line}"
+        )
 
     def begin(self) -> None:
         """It is open from now on, for this process."""
