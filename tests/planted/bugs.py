@@ -2753,7 +2753,7 @@ BUGS = [
     ),
     Bug(
         "times-as-commits-began",
-        "a segment has the time at which its commit began to wait for its turn, which is before that of others before it",
+        "a segment has the time at which its commit began to wait for its turn, before that of others before it",
         (Edit(SEGMENTS, "return max(now, self.latest)", "return now"),),
         ("tests/contracts/test_seek.py::test_a_time_is_found_although_commits_of_another_began_earlier",),
     ),
