@@ -18,6 +18,7 @@ from headwater.services.live_room import Event, LiveRoom, Missed
 from headwater.services.room import Room
 from headwater.services.room_followers import RoomFollowers
 from headwater.services.room_outline import Outline
+from headwater.services.room_presence import Told
 from tests.contracts.clock import FakeClock
 from tests.doors.live_door import SERVINGS
 from tests.waiting import expect_soon_async
@@ -191,7 +192,7 @@ def test_members_are_told_of_messages_that_are_gone_without_waiting_for_the_next
     live = LiveRoom("main", "a", "rooms/a", "here")
     heard: list[Event] = []
     live.listeners.append(heard.extend)
-    live.make_ready(Offset(2), [], Offset(0), {})
+    live.make_ready(Offset(2), Told(), {})
     live.look_at(Outline(Offset(2), Offset(9), PartitionId(1)))
     assert heard == []
     live.look_at(Outline(Offset(5), Offset(9), PartitionId(1)))

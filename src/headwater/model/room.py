@@ -50,6 +50,8 @@ GONE_SECONDS = 30.0
 ALIVE_SECONDS = 300.0
 # Of larger rooms only the number of members is told: who comes and goes would be told to everybody, each time.
 MEMBERS_TOLD_MAX = 250
+# What a member takes beside its profile.
+MEMBER_BYTES = 256
 
 
 class Coalescing(StrEnum):
@@ -226,6 +228,18 @@ class Attendance:
         self._members: dict[str, dict[str, Member]] = {}
         self._counts: dict[str, int] = {}
         self._seen: dict[str, Timestamp] = {}
+
+    def copy(self) -> "Attendance":
+        """The same, for somebody who goes on from here alone."""
+        copied = Attendance()
+        copied._members = {origin: dict(theirs) for origin, theirs in self._members.items()}
+        copied._counts = dict(self._counts)
+        copied._seen = dict(self._seen)
+        return copied
+
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return sum(MEMBER_BYTES + len(member.profile) for member in self.members())
 
     def members(self) -> list[Member]:
         """Those that are known by name."""

@@ -24,6 +24,7 @@ from headwater.model.room import (
     watermarks_of,
 )
 from headwater.services.room_outline import Outline, epoch_of
+from headwater.services.room_presence import Told
 from headwater.stores.questions import Segment
 
 
@@ -78,17 +79,13 @@ class LiveRoom:
         message."""
         return epoch_of(self._places.get(KEPT))
 
-    def make_ready(
-        self, next_offset: Offset, presence: Sequence[Segment], presence_next: Offset, places: dict[str, PartitionId]
-    ) -> None:
+    def make_ready(self, next_offset: Offset, told: Told, places: dict[str, PartitionId]) -> None:
         """Begin: from this offset on, and with what servers have said of who is there."""
         self.next = next_offset
         self._places = places
-        for segment in presence:
-            for record in segment.records:
-                self.attendance.take(record, segment.written_at)
-            self._note_watermarks(segment)
-        self._presence_next = presence_next
+        self.attendance = told.attendance
+        self.watermarks = told.watermarks
+        self._presence_next = told.next
         put_by, self._put_by = self._put_by or [], None
         for segment in put_by:
             self.take(segment)

@@ -1,14 +1,14 @@
-"""What is kept of a room: which messages there are, those behind an offset, and what servers said of who is there."""
+"""What is kept of a room: which messages there are, and those behind an offset."""
 
 from collections.abc import Sequence
 
 from headwater.config import KIB, MIB
 from headwater.errors import ResyncRequired
 from headwater.model.names import Offset
-from headwater.model.room import PRESENCE, RoomMessage, message_of, queue_of
+from headwater.model.room import RoomMessage, message_of, queue_of
 from headwater.services.queues import Queues
 from headwater.services.room_outline import Outline, outline_of
-from headwater.stores.questions import ListPartitions, PartitionStatus, ReadPartition, Segment
+from headwater.stores.questions import ListPartitions, PartitionStatus, ReadPartition
 
 # So many segments are read at once, and no more than are so large together, but for the last of them.
 PAGE_SEGMENTS = 100
@@ -78,24 +78,7 @@ class RoomHistory:
             after = some[-1].offset or 0
         return found, outline.end - 1
 
-    async def presence(self, database: str, room: str) -> list[Segment]:
-        """What servers have said of who is there, from the oldest that is kept on."""
-        status = (await self.partitions(database, queue_of(room))).get(PRESENCE)
-        return [] if status is None else await self.read_all(status)
-
     async def partitions(self, database: str, queue: str) -> dict[str, PartitionStatus]:
         """The partitions of a room's queue, by name."""
         found = await self._queues.ask(ListPartitions(database, queue))
         return {status.partition: status for status in found}
-
-    async def read_all(self, status: PartitionStatus) -> list[Segment]:
-        """Everything that is kept in a partition."""
-        found: list[Segment] = []
-        first = status.start
-        while first < status.end:
-            segments = await self._queues.ask(ReadPartition(status.partition_id, first, PAGE_SEGMENTS))
-            if not segments:
-                break
-            found += segments
-            first = Offset(segments[-1].first_offset + len(segments[-1].records))
-        return found

@@ -40,7 +40,6 @@ from headwater.model.room import (
     PRESENCE_SECONDS,
     SENDER,
     SNAPSHOT,
-    Attendance,
     Came,
     Coalescing,
     Member,
@@ -59,6 +58,7 @@ from headwater.services.room_followers import RoomFollowers
 from headwater.services.room_gathering import Gathering, NewMessage, Sent
 from headwater.services.room_history import RoomHistory
 from headwater.services.room_lag import Lag
+from headwater.services.room_presence import RoomPresence
 from headwater.stores.questions import (
     Answer,
     ListSwitches,
@@ -94,6 +94,7 @@ class Rooms:
         self._followers = RoomFollowers(queues.followers, self)
         # What is kept of rooms, for whoever asks.
         self.kept = RoomHistory(queues)
+        self._presence = RoomPresence(queues)
         self._beat: asyncio.TimerHandle | None = None
         self._gathering = Gathering(lambda: self.settings.cursor_batch_interval / 1_000, self._pass_on)
         # Databases whose rooms were switched to memory, for every server on the store.
@@ -112,13 +113,11 @@ class Rooms:
 
     async def roll_call(self, database: str, room: str) -> tuple[list[Member], int]:
         """Who is in a room, on all servers: some by name, and how many there are. Nobody here has to be in it."""
-        attendance = Attendance()
-        for segment in await self.kept.presence(database, room):
-            for record in segment.records:
-                attendance.take(record, segment.written_at)
-        attendance.expire(self.now())
-        live = self._live.get((database, queue_of(room)))
-        return attendance.roll_call(self.origin, live.here if live is not None else {})
+        queue = queue_of(room)
+        presence = (await self.kept.partitions(database, queue)).get(PRESENCE)
+        told = await self._presence.told(database, queue, presence)
+        live = self._live.get((database, queue))
+        return told.attendance.roll_call(self.origin, live.here if live is not None else {})
 
     @property
     def followers(self) -> int:
@@ -374,6 +373,7 @@ class Rooms:
         self._beat = asyncio.get_running_loop().call_later(PRESENCE_SECONDS, self.say_who_is_here)
 
     def _clock_set(self, by: int) -> None:
+        self._presence.clock_set()
         for live in self.live:
             live.clock_set(by)
 
@@ -394,10 +394,9 @@ class Rooms:
         await self.look_at_switches()
         partitions = await self.kept.partitions(live.database, live.queue)
         kept, presence = partitions.get(KEPT), partitions.get(PRESENCE)
-        said = [] if presence is None else await self.kept.read_all(presence)
-        end = Offset(said[-1].first_offset + len(said[-1].records)) if said else Offset(0)
+        told = await self._presence.told(live.database, live.queue, presence)
         places = {name: status.partition_id for name, status in partitions.items()}
-        live.make_ready(Offset(0) if kept is None else kept.end, said, end, places)
+        live.make_ready(Offset(0) if kept is None else kept.end, told, places)
         # A server that begins again goes on from where it said that it was.
         own = live.watermarks.get(self.instance)
         live.delivered = Lsn(max(live.delivered, own.lsn if own is not None else 0))
