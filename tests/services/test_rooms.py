@@ -275,6 +275,22 @@ def test_what_a_server_says_replaces_what_it_said() -> None:
     assert (attendance.members(), attendance.count()) == ([], 9_000)
 
 
+def test_another_profile_is_told_whatever_says_it_and_the_same_one_is_not() -> None:
+    attendance = Attendance()
+    red, blue, green = [
+        Member("ann", headwater.Raw(f'{{"color": "{name}"}}'.encode())) for name in ("red", "blue", "green")
+    ]
+    bob = Member("bob")
+    attendance.take(record(Roll("A", count=2, members=[red, bob]), "presence"), at(0))
+    changes = attendance.take(record(Roll("A", count=2, members=[blue, bob]), "presence"), at(10))
+    assert changes == [("left", red), ("joined", blue)]
+    assert attendance.take(record(Roll("A", count=2, members=[blue, bob]), "presence"), at(20)) == []
+    changes = attendance.take(record(Came("A", "ann", green.profile, 2), "user-connected"), at(21))
+    assert changes == [("left", blue), ("joined", green)]
+    assert attendance.take(record(Came("A", "ann", green.profile, 2), "user-connected"), at(22)) == []
+    assert attendance.members() == [green, bob]
+
+
 def test_members_of_a_server_that_is_silent_for_half_a_minute_have_left() -> None:
     attendance = Attendance()
     attendance.take(record(Came("A", "ann"), "user-connected"), at(0))

@@ -1,7 +1,7 @@
 """`headwater room queue off`: nothing of the log is used, whatever way a message comes in."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -11,12 +11,15 @@ import pytest
 import headwater
 from headwater.errors import Closed, InvalidOption
 from headwater.log.operations import SetSwitch
+from headwater.model.room import Member, RoomMessage
 from headwater.services import rooms as rooms_service
 from headwater.services.database import Database
-from headwater.services.live_room import Event
+from headwater.services.live_room import Event, Presence
 from headwater.services.rooms import MEMORY_SWITCH
 from tests.cli.program import Program
 from tests.doors.live_door import SERVINGS
+
+PATIENCE_SECONDS = 30.0
 
 
 async def switch(hw: headwater.Headwater, *, off: bool) -> None:
@@ -124,6 +127,38 @@ async def test_who_sends_while_headwater_is_closed_is_told_so(tmp_path: Path, mo
         await asyncio.sleep(0)
     with pytest.raises(Closed):
         await sending
+
+
+async def test_a_profile_that_was_changed_meanwhile_is_told_on_other_servers_once_the_log_is_used_again(
+    stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    here, there = [
+        await stack.enter_async_context(headwater.open(str(tmp_path / "headwater.db"), housekeeping=False))
+        for _ in range(2)
+    ]
+    red, blue = [Member("ann", headwater.Raw(f'"{color}"'.encode())) for color in ("red", "blue")]
+    at_ann = await here.rooms_service.enter("main", "a")
+    await here.rooms_service.connect(at_ann, red)
+    at_bob = await there.rooms_service.enter("main", "a")
+    assert at_bob.attendance.members() == [red]
+    heard: asyncio.Queue[Event] = asyncio.Queue()
+
+    def listen(events: Sequence[Event]) -> None:
+        for event in events:
+            heard.put_nowait(event)
+
+    at_bob.listeners.append(listen)
+    await switch(here, off=True)
+    await here.rooms_service.look_at_switches()
+    here.rooms_service.disconnect(at_ann, "ann")
+    await here.rooms_service.connect(at_ann, blue)
+    await switch(here, off=False)
+    await here.rooms_service.look_at_switches()
+    await here.room("a").send("behind it")
+    told: list[Event] = []
+    while not told or not isinstance(told[-1], RoomMessage):
+        told.append(await asyncio.wait_for(heard.get(), PATIENCE_SECONDS))
+    assert told[:-1] == [Presence("left", red), Presence("joined", blue)]
 
 
 def test_the_command_line_is_refused_or_goes_through_the_server(tmp_path: Path) -> None:

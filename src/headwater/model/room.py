@@ -291,8 +291,9 @@ class Attendance:
         self._note(roll.origin, written_at)
         self._counts[roll.origin] = roll.count
         self._members[roll.origin] = after
-        left = [("left", member) for name, member in before.items() if name not in after]
-        return left + [("joined", member) for name, member in after.items() if name not in before]
+        # One whose profile is another now has left as the one, and joined as the other.
+        left = [("left", member) for name, member in before.items() if after.get(name) != member]
+        return left + [("joined", member) for name, member in after.items() if before.get(name) != member]
 
     def _change(self, came: Came, *, joined: bool, written_at: Timestamp) -> list[tuple[str, Member]]:
         self._note(came.origin, written_at)
@@ -303,9 +304,11 @@ class Attendance:
         if not joined:
             gone = theirs.pop(came.member, None)
             return [("left", gone)] if gone is not None else []
-        is_new = came.member not in theirs
+        before = theirs.get(came.member)
         theirs[came.member] = member
-        return [("joined", member)] if is_new else []
+        if before == member:
+            return []
+        return [("joined", member)] if before is None else [("left", before), ("joined", member)]
 
     def _note(self, origin: str, written_at: Timestamp) -> None:
         # The newest counts, not the latest: the clock may have been set back in between.
