@@ -228,9 +228,7 @@ class Session:
         if not self._messages[self._taken - 1].is_reported and _still_runs(self._taker):
             raise InvalidInput(
                 "somebody else works on the last message of this consume(), and asking for the next would ack it; give "
-                "each task or thread a consume() of its own, or use queue.run(handler, concurrency=n). To wait for "
-                "some time only, write `async with asyncio.timeout(5):` around anext(): before Python 3.12, "
-                "asyncio.wait_for makes a task"
+                "each task or thread a consume() of its own, or use queue.run(handler, concurrency=n)"
             )
 
     async def _turn_over(self) -> None:
