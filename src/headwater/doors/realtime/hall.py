@@ -203,7 +203,7 @@ class Hall:
         self._stalled = {} if self.pressure is Pressure.CALM else self._look_for_stalled(waiting)
         if self.pressure is Pressure.HARD:
             too_much = sum(waiting.values()) - RECOVERED * room
-            for session in most_first({one: (one.key or one.address, size) for one, size in waiting.items()}):
+            for session in most_first({one: (one.owner, size) for one, size in waiting.items()}):
                 if too_much <= 0:
                     break
                 too_much -= waiting[session]

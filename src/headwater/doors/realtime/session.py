@@ -291,7 +291,7 @@ class RealtimeSession:
         loop = asyncio.get_running_loop()
         level = refill(self._level, self._hall.rate, loop.time())
         self._level = Level(level.left - 1.0, level.at)
-        together = self._hall.allowances.reserve(self.key or self.address)
+        together = self._hall.allowances.reserve(self.owner)
         wait = max(owed_seconds(self._level, self._hall.rate), together)
         if not wait:
             self._open(text)
