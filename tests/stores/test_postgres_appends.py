@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from headwater.doors.work import effects_of
 from headwater.errors import QueueFull, StoreReplaced
 from headwater.log.operations import Clear, DeleteQueue
 from headwater.log.store_operations import RenewIdentity
@@ -65,6 +66,11 @@ async def test_pushes_of_one_commit_share_a_segment_for_each_partition(log: Log,
     assert [(told.partition, told.first_offset) for told in commit.results] == [("p", 2), ("q", 2), ("p", 3), ("q", 3)]
     assert payloads(await other.take(10, partition="q")) == ["q", "theirs", "q1", "q2"]
     assert [segment.lsn for segment in await other.read()] == list(range(1, 7))
+
+
+async def test_what_is_appended_counts_as_pushed(log: Log, other: Log) -> None:
+    commit = await log.commit(push("a", "b", partition="p"), push("c", partition="p"))
+    assert sum(count for _, name, count in effects_of(commit) if name == "pushed_records") == 3
 
 
 async def test_pushes_without_a_partition_are_spread_over_the_lanes(log: Log, other: Log) -> None:

@@ -100,7 +100,10 @@ def test_only_what_makes_room_is_let_through() -> None:
 
 
 def test_those_that_were_left_out_are_told_each_in_its_place() -> None:
-    told = with_refusals([NEED_ROOM[0], MAKE_ROOM[0], NEED_ROOM[1]], Commit(["done"], [], wrote=True))
+    let_through = Commit(["done"], [], wrote=True, operations=[MAKE_ROOM[0]])
+    asked = [NEED_ROOM[0], MAKE_ROOM[0], NEED_ROOM[1]]
+    told = with_refusals(asked, let_through)
     assert [type(result) for result in told.results] == [StoreFull, str, StoreFull]
+    assert told.operations == asked
     assert told.full is told.results[0]
-    assert with_refusals([MAKE_ROOM[0]], Commit(["done"], [], wrote=True)).full is None
+    assert with_refusals([MAKE_ROOM[0]], let_through).full is None

@@ -50,7 +50,7 @@ class Work:
 def effects_of(commit: Commit) -> Iterator[tuple[str, str, int]]:
     """What a commit did, as database, counter and count: whichever way its operations came, alone or in a transaction.
     What an earlier commit has answered was counted then."""
-    for operation, result in zip(commit.operations, commit.results, strict=bool(commit.operations)):
+    for operation, result in zip(commit.operations, commit.results, strict=True):
         if operation is not None and not isinstance(result, HeadwaterError):
             yield from _effects(operation, result)
     for database, count in commit.buried.items():

@@ -36,6 +36,7 @@ class Plan(msgspec.Struct, frozen=True):
     """What is sent for some pushes, and what is known of their segments: the stack that each is of, how many records it
     has, and its body."""
 
+    operations: Sequence[Operation]
     guard: Request
     requests: list[Request]
     stacks: list[Stack]
@@ -70,7 +71,7 @@ class Appends:
                 appends.append((_sql.append_segment, row))
                 segments.append((number, count, body))
             wakes[partition.id] = (_sql.wake_idle_cursors, (waking_time(options, now), partition.id))
-        return Plan(self._guard(now), [*appends, *wakes.values()], stacks, segments)
+        return Plan(operations, self._guard(now), [*appends, *wakes.values()], stacks, segments)
 
     def _guard(self, now: Timestamp) -> Request:
         identities = "{" + ",".join(self._writer.identity.known) + "}"
@@ -88,4 +89,4 @@ class Appends:
             places[number:] = [(places[number][0] if len(places) > number else first, lsn)]
         added = Added([body for *_, body in plan.segments], self._origin, written_at)
         results = Pushes.answer_plain(plan.stacks, places, written_at)
-        return Commit(results, touched, wrote=True, added=added)
+        return Commit(results, touched, wrote=True, added=added, operations=plan.operations)

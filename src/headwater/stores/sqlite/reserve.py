@@ -91,7 +91,9 @@ def freeing(operations: Sequence[Operation]) -> list[Operation]:
 
 def with_refusals(operations: Sequence[Operation], commit: Commit) -> Commit:
     """What all operations came to, when only those that make room were applied."""
-    applied = iter(commit.results)
+    applied = iter(zip(commit.results, commit.operations, strict=True))
     refusal = StoreFull("no space is left on the disk: only what drops records is taken")
-    results = [next(applied) if isinstance(operation, _FREEING) else refusal for operation in operations]
-    return msgspec.structs.replace(commit, results=results, full=refusal if refusal in results else None)
+    both = [next(applied) if isinstance(operation, _FREEING) else (refusal, operation) for operation in operations]
+    results = [result for result, _ in both]
+    full = refusal if refusal in results else None
+    return msgspec.structs.replace(commit, results=results, full=full, operations=[taken for _, taken in both])
