@@ -15,11 +15,12 @@ from headwater.doors.edge.budget import Budget, Hold
 from headwater.doors.edge.limits import KIB, Limits
 from headwater.doors.realtime.session import INBOX_BYTES_MAX, UNKNOWN_MESSAGE_BYTES_MAX, MessageHandler
 from headwater.doors.sessions import CloseCode
-from headwater.doors.websocket import FrameReader, Opcode, encode, encode_close, encode_masked
+from headwater.doors.websocket import FrameReader, Message, Opcode, encode, encode_close, encode_masked
 from tests.doors.echoing import Echo
 from tests.doors.live_door import GUARDED_SERVINGS, LiveDoor
 from tests.doors.live_edge import LOOPS, PATIENCE_SECONDS, LiveEdge
 from tests.doors.realtime.guests import joined, make_hall, settle, visit
+from tests.doors.realtime.test_conformance import frame
 from tests.doors.realtime.test_door import make_token
 from tests.waiting import expect_soon
 
@@ -107,6 +108,16 @@ def test_what_is_held_in_small_pieces_is_counted_with_what_it_takes() -> None:
     reader.give_up()
     assert reader.held_bytes() == 0
     assert reader.feed(piece) == []
+    assert reader.held_bytes() == 0
+
+
+def test_a_message_in_many_small_frames_takes_no_more_than_its_bytes() -> None:
+    reader = FrameReader(10_000)
+    for number in range(4_000):
+        kind = Opcode.CONTINUATION if number else Opcode.BINARY
+        reader.feed(frame(kind, b"x" * (number % 2), last=False))
+    assert reader.held_bytes() == 2_000
+    assert reader.feed(frame(Opcode.CONTINUATION, b"y")) == [Message(b"x" * 2_000 + b"y")]
     assert reader.held_bytes() == 0
 
 

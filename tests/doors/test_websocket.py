@@ -129,7 +129,7 @@ def test_what_is_held_of_a_message_is_bounded() -> None:
     rng = random.Random(7)
     for _ in range(200):
         reader.feed(rng.randbytes(rng.randrange(2_000)))
-        assert sum(map(len, reader._unread)) + reader._parts_bytes <= 2 * BYTES_MAX + 2_000
+        assert reader.held_bytes() <= 2 * BYTES_MAX + 2_000
 
 
 def test_bytes_that_come_one_by_one_are_not_put_together_each_time() -> None:

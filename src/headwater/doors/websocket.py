@@ -147,11 +147,11 @@ class FrameReader:
 
     __slots__ = (
         "_finished",
+        "_gathered",
         "_kind",
         "_mask_bytes",
         "_needed",
         "_parts",
-        "_parts_bytes",
         "_unread",
         "_unread_bytes",
         "bytes_max",
@@ -165,10 +165,10 @@ class FrameReader:
         self._unread: list[bytes] = []
         self._unread_bytes = 0
         self._needed = 0
-        # Of a message in several frames: its kind, and what has come of it.
+        # Of a message in several frames: its kind, what has come of it, and how many: an empty one costs time as well.
         self._kind: int | None = None
-        self._parts: list[bytes] = []
-        self._parts_bytes = 0
+        self._gathered = bytearray()
+        self._parts = 0
         self._finished = False
 
     def feed(self, data: bytes) -> list[Arrived]:
@@ -201,15 +201,14 @@ class FrameReader:
         return arrived
 
     def held_bytes(self) -> int:
-        """How much the message takes that is not complete yet, each of its pieces with what it takes to keep it."""
-        pieces = len(self._unread) + len(self._parts)
-        return self._unread_bytes + self._parts_bytes + pieces * _PIECE_BYTES if pieces else 0
+        """How much the message takes that is not complete yet, each unread piece with what it takes to keep it."""
+        return self._unread_bytes + len(self._unread) * _PIECE_BYTES + len(self._gathered)
 
     def give_up(self) -> None:
         """Read nothing more, and hold nothing."""
         self._finished = True
         self._unread, self._unread_bytes = [], 0
-        self._parts, self._parts_bytes = [], 0
+        self._gathered, self._parts = bytearray(), 0
 
     def _frame(self, data: bytes, start: int) -> tuple[int, bool, bytes, int] | None:
         """The frame that begins here: opcode, whether it ends its message, payload, where the next begins."""
@@ -227,7 +226,7 @@ class FrameReader:
             if size <= (_SMALL_MAX if width == 2 else _MEDIUM_MAX) or size >> 63:
                 raise _Broken(CloseCode.PROTOCOL_ERROR, "a length is not written in the shortest way")
             at += width
-        if self._parts_bytes + size > self.bytes_max:
+        if len(self._gathered) + self._parts + size > self.bytes_max:
             raise _Broken(CloseCode.TOO_BIG, f"a message may have {self.bytes_max:,} bytes")
         begin = at + self._mask_bytes
         end = begin + size
@@ -268,14 +267,13 @@ class FrameReader:
         if opcode != Opcode.CONTINUATION:
             self._kind = opcode
         if not is_last:
-            self._parts.append(payload)
-            # An empty part takes room, too.
-            self._parts_bytes += len(payload) + 1
+            self._gathered += payload
+            self._parts += 1
             return
         kind, self._kind = self._kind, None
         if self._parts:
-            payload = b"".join((*self._parts, payload))
-            self._parts, self._parts_bytes = [], 0
+            payload = bytes(self._gathered + payload)
+            self._gathered, self._parts = bytearray(), 0
         arrived.append(Message(_text(payload) if kind == Opcode.TEXT else payload))
 
 
