@@ -121,6 +121,25 @@ async def assert_nothing_goes_on(hw: headwater.Headwater) -> None:
         hw.store.check()
 
 
+async def left_by_another(folder: Path, ship: Ship) -> bytes:
+    """The base of a store elsewhere."""
+    async with opened(f"file://{folder}/other.sqlite?ship={ship}") as hw:
+        for number in range(5):
+            await hw.queue("orders").push(number)
+    return (folder / "other.sqlite").read_bytes()
+
+
+@pytest.mark.parametrize("ship", BOTH)
+async def test_a_holder_of_a_chain_says_that_the_base_of_another_store_has_appeared(folder: Path, ship: Ship) -> None:
+    foreign = await left_by_another(folder, ship)
+    async with opened(at(folder, Ship.CHAIN)) as hw:
+        await hw.queue("orders").push("first")
+        (folder / "log.sqlite").write_bytes(foreign)
+        await use_until_told(hw, "push")
+        await assert_nothing_goes_on(hw)
+    assert (folder / "log.sqlite").read_bytes() == foreign
+
+
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("lease_seconds", [LEASE_SECONDS, 0.0], ids=["lease", "no lease"])
 @pytest.mark.parametrize("ship", BOTH)

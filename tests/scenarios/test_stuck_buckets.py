@@ -4,8 +4,10 @@ themselves."""
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +121,19 @@ def filled(server: Server, disk: Path) -> tuple[Path, Held]:
     return filler, held
 
 
+def litter(folder: Path, ship: Ship) -> Callable[[], object]:
+    """Something that is of no store lies where the holder writes next; what takes it away again."""
+    base = folder / "log.sqlite"
+    if ship is Ship.IMAGE:
+        before = base.read_bytes()
+        base.write_bytes(b"garbage")
+        return partial(base.write_bytes, before)
+    positions = (folder / "log.sqlite-log" / f"{position:012d}" for position in count(1))
+    free = next(path for path in positions if not path.exists())
+    free.write_bytes(b"garbage")
+    return free.unlink
+
+
 def asleep(server: Server, seaweed: SeaweedServer) -> Held:
     """A bucket that does not answer any more, and a push that is on its way to it."""
     assert push(server, "first")[0] == 201
@@ -160,6 +175,29 @@ def test_a_signal_ends_a_server_on_a_full_bucket(disk: Path, servers: list[Serve
     server.start()
     # Whether the one that was given up holds, nobody knows.
     assert popped(server)[:1] == ["first"]
+
+
+@pytest.mark.parametrize("ship", BOTH)
+def test_a_signal_ends_a_server_whose_next_object_is_not_of_its_store(
+    tmp_path: Path, servers: list[Server], ship: Ship, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # Without a lease, so that the next server need not wait for this one's.
+    address = f"file://{tmp_path}/log.sqlite?ship={ship}&lease_seconds=0"
+    servers.append(server := Server(address))
+    assert push(server, "first")[0] == 201
+    clean_up = litter(tmp_path, ship)
+    code = {Ship.CHAIN: "store_damaged", Ship.IMAGE: "store_foreign"}[ship]
+    answers = [push(server, "refused") for _ in range(3)]
+    # Of what was on its way to an image nobody knows whether it came first.
+    assert {(status, answer["code"]) for status, answer in answers} <= {(503, "store_failed"), (503, code)}
+    assert answers[-1][1]["code"] == code
+    assert server.end(signal.SIGTERM) in (0, 1)
+    told = capfd.readouterr().err
+    assert told.count("nothing more can be written to this store") == 1
+    assert "does not answer" not in told
+    clean_up()
+    server.start()
+    assert popped(server) == ["first"]
 
 
 def test_a_second_signal_ends_a_server_on_a_full_bucket_at_once(

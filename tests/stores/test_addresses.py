@@ -49,3 +49,10 @@ def test_an_address_that_libpq_cannot_read_is_told_before_anybody_is_asked(addre
     with pytest.raises(ConfigError) as told:
         open_store(address, load_config({}), SystemClock())
     assert "canary" not in str(told.value)
+
+
+@pytest.mark.parametrize("address", ["file:log.sqlite", "s3:log.sqlite", "sqlite:/log.db", "postgresql:shop"])
+def test_a_scheme_without_its_slashes_is_no_name_of_a_file(address: str) -> None:
+    with pytest.raises(ConfigError, match="with two slashes"):
+        open_store(address, load_config({}), SystemClock())
+    assert open_store(f"./{address}", load_config({}), SystemClock()).traits.name == "sqlite"

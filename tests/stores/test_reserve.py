@@ -23,7 +23,7 @@ from headwater.log.operations import (
     Retain,
     RevokeAccessToken,
 )
-from headwater.stores.sqlite.reserve import Reserve, freeing, with_refusals
+from headwater.stores.sqlite.reserve import NO_SPACE, Reserve, freeing, with_refusals
 
 SIZE = 65_536
 
@@ -102,8 +102,8 @@ def test_only_what_makes_room_is_let_through() -> None:
 def test_those_that_were_left_out_are_told_each_in_its_place() -> None:
     let_through = Commit(["done"], [], wrote=True, operations=[MAKE_ROOM[0]])
     asked = [NEED_ROOM[0], MAKE_ROOM[0], NEED_ROOM[1]]
-    told = with_refusals(asked, let_through)
+    told = with_refusals(asked, let_through, NO_SPACE)
     assert [type(result) for result in told.results] == [StoreFull, str, StoreFull]
     assert told.operations == asked
     assert told.full is told.results[0]
-    assert with_refusals([MAKE_ROOM[0]], let_through).full is None
+    assert with_refusals([MAKE_ROOM[0]], let_through, NO_SPACE).full is None

@@ -23,6 +23,7 @@ def folder() -> Iterator[str]:
 
 @pytest.mark.parametrize("ship", ["chain", "image"])
 async def test_a_loop_of_three_functions_is_a_broker(folder: str, ship: str) -> None:
+    """S2-3, S2-4, S2-5, S2-10."""
     address = f"file://{folder}/queue.sqlite?ship={ship}"
     broker = await pull_from_s3(address, clock=FakeClock())
     await batch_operations(broker, [push(1), push(2)])
@@ -40,6 +41,7 @@ async def test_a_loop_of_three_functions_is_a_broker(folder: str, ship: str) -> 
 
 @pytest.mark.parametrize("ship", ["chain", "image"])
 async def test_what_was_not_flushed_is_applied_again_to_what_another_broker_left(folder: str, ship: str) -> None:
+    """S2-7, T2-b."""
     address = f"file://{folder}/queue.sqlite?ship={ship}&lease_seconds=0"
     one = await pull_from_s3(address, clock=FakeClock())
     guessed = await batch_operations(one, [push("ours", partition="a")])
@@ -83,6 +85,8 @@ async def test_a_race_that_was_lost_is_told_to_nobody_but_who_flushes(
         (Clear(queue="bad name!!"), InvalidName),
         (Push(database="bad name!!", queue="orders", records=[Record(msgspec.Raw(b"1"))]), InvalidName),
         (Transaction(operations=(push(1, queue="bad name!!"),)), InvalidName),
+        ("orders", InvalidOption),
+        (Transaction(operations=({"queue": "orders"},)), InvalidOption),  # type: ignore[arg-type]
     ],
 )
 async def test_what_no_other_way_in_takes_is_refused_with_all_that_came_along(

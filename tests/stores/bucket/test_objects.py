@@ -51,6 +51,7 @@ async def test_an_object_is_created_once_and_read_back(objects: Objects, prefix:
 
 
 async def test_of_many_who_create_one_object_at_once_one_wins(objects: Objects, prefix: str) -> None:
+    """T2-f."""
     for number in range(10):
         key = f"{prefix}race/{number}"
         tries = [objects.create(key, b"%d" % racer) for racer in range(RACERS)]
@@ -75,6 +76,7 @@ async def test_only_who_knows_the_version_replaces_it(objects: Objects, prefix: 
 
 
 async def test_of_many_who_replace_one_version_one_wins(objects: Objects, prefix: str) -> None:
+    """S2-5."""
     key = f"{prefix}contended.sqlite"
     tag = await objects.create(key, b"-")
     tries = [objects.replace(key, b"%d" % racer, tag) for racer in range(RACERS)]
@@ -247,6 +249,23 @@ async def test_a_server_without_room_says_so(seaweed: SeaweedServer, status: str
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(StoreFull, match="is full"):
             await S3Objects(BUCKET, environment_for(port), timeout_seconds=2).create("a", b"-")
+
+
+async def test_what_a_server_says_at_length_is_cut_between_words(seaweed: SeaweedServer) -> None:
+    body = "denied " * 100
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(
+            f"HTTP/1.1 403 Forbidden\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode()
+        )
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(StoreFailed, match=r"denied …$"):
+            await S3Objects(BUCKET, environment_for(port), timeout_seconds=2).get("a")
 
 
 async def test_a_wrong_secret_is_refused_for_good(seaweed: SeaweedServer) -> None:

@@ -143,6 +143,7 @@ def test_an_entry_comes_back_and_a_damaged_one_is_refused() -> None:
 
 @pytest.mark.parametrize("ship", BOTH)
 async def test_any_sqlite_opens_what_a_store_leaves_in_the_bucket(folder: str, ship: Ship, witness: Witness) -> None:
+    """S2-1, S2-12."""
     async with opened(at(folder, ship=ship)) as hw:
         await asyncio.gather(*(hw.queue("orders").push(number) for number in range(50)))
     connection = sqlite3.connect(f"file:{folder}/log.sqlite?mode=ro", uri=True)
@@ -155,6 +156,7 @@ async def test_any_sqlite_opens_what_a_store_leaves_in_the_bucket(folder: str, s
 
 @pytest.mark.parametrize("ship", BOTH)
 async def test_what_was_answered_survives_a_broker_that_never_closed(folder: str, ship: Ship, witness: Witness) -> None:
+    """S2-6."""
     address = at(folder, ship=ship, lease_seconds=0)
     clock = FakeClock()
     left = Log(open_store(address, Config(), clock), clock)
@@ -188,6 +190,51 @@ async def test_an_entry_that_was_taken_away_is_not_taken_for_the_end_of_the_log(
         await left.store.close()
 
 
+@pytest.mark.parametrize(("first", "count"), [(1, 20), (5, 9), (5, 12), (10, 20)])
+async def test_many_entries_that_were_taken_away_at_once_are_missed_too(folder: str, first: int, count: int) -> None:
+    """As a rule of the bucket does that deletes what is old: none is left near the place where the first one was."""
+    address, log, aside = at(folder, lease_seconds=0), Path(folder, "log.sqlite-log"), Path(folder, "aside")
+    clock = FakeClock()
+    left = Log(open_store(address, Config(), clock), clock)
+    await left.store.open()
+    for number in range(40):
+        await left.push(number)
+    try:
+        aside.mkdir()
+        names = sorted(os.listdir(log))
+        for name in names[first - 1 : first - 1 + count]:
+            (log / name).rename(aside / name)
+        rest = sorted(os.listdir(log))
+        with pytest.raises(StoreDamaged, match=f"{first:012d} is missing"):
+            await drained(address)
+        with pytest.raises(StoreDamaged, match=f"{first:012d} is missing"):
+            await BucketLogReader(address, Config()).open()
+        # Nothing was written in their place, and with them all is there again.
+        assert sorted(os.listdir(log)) == rest
+        for name in os.listdir(aside):
+            (aside / name).rename(log / name)
+        assert await drained(address) == list(range(40))
+    finally:
+        await left.store.close()
+
+
+@pytest.mark.parametrize("part", [0.3, 0.9])
+@pytest.mark.parametrize("ship", ["chain", "image"])
+async def test_a_base_that_is_cut_short_is_told_and_nothing_is_written(folder: str, ship: str, part: float) -> None:
+    address, base = at(folder, ship=ship, lease_seconds=0), Path(folder, "log.sqlite")
+    async with opened(address) as hw:
+        await hw.queue("orders").push_many(range(6))
+    whole = base.read_bytes()
+    base.write_bytes(whole[: int(len(whole) * part)])
+    before = {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match=r"log\.sqlite is cut short"):
+            await drained(address)
+    assert {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()} == before
+    base.write_bytes(whole)
+    assert await drained(address) == list(range(6))
+
+
 async def test_entries_that_landed_before_the_one_in_front_of_them_do_not_count_as_damage(folder: str) -> None:
     address = at(folder, lease_seconds=0)
     async with opened(address) as hw:
@@ -215,7 +262,7 @@ async def test_bases_keep_the_chain_short_and_what_is_needed_stays(folder: str, 
 async def test_a_base_is_what_had_landed_when_its_copy_began(
     folder: str, witness: Witness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A piece at a time, while more lands."""
+    """T2-d. A piece at a time, while more lands."""
     monkeypatch.setattr("headwater.stores.bucket.label.PIECE_BYTES", PAGE_BYTES)
     monkeypatch.setattr("headwater.stores.bucket.chain_keeper.BASE_ENTRIES_MAX", 4)
     landed = 0
@@ -313,6 +360,7 @@ async def test_whoever_finds_the_store_held_is_told_by_whom(folder: str, ship: S
 
 @pytest.mark.parametrize("ship", BOTH)
 async def test_a_silent_holder_is_followed_after_its_lease_and_answers_nobody(folder: str, ship: Ship) -> None:
+    """S2-8."""
     address = at(folder, ship=ship, lease_seconds=0.2)
     async with opened(address) as one:
         await one.queue("orders").push("first")
@@ -363,6 +411,7 @@ async def test_who_waits_for_a_store_that_is_let_go_of_is_told_and_takes_nothing
 async def test_of_brokers_that_take_the_store_from_each_other_nothing_is_lost_and_nothing_twice(
     folder: str, ship: Ship, witness: Witness
 ) -> None:
+    """S2-7, T2-c."""
     address = at(folder, ship=ship, lease_seconds=0)
 
     async def work(name: str) -> None:
@@ -429,6 +478,7 @@ async def test_a_store_at_its_cap_refuses_what_grows_and_takes_what_drops(folder
 async def test_a_base_is_made_small_before_it_is_sent(
     folder: str, witness: Witness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """S2-9, T2-e."""
     clock = FakeClock()
     store = BucketStore(at(folder), Config(), clock=clock)
     await store.open()
@@ -467,6 +517,7 @@ async def test_the_doctor_is_told_what_the_bucket_was_asked(folder: str) -> None
 
 
 async def test_the_metrics_tell_what_the_bucket_was_asked(folder: str) -> None:
+    """S2-11."""
     async with opened(at(folder)) as hw:
         await hw.queue("orders").push(1)
         principal = Principal(scopes=frozenset(Scope))
@@ -485,6 +536,7 @@ async def test_the_metrics_tell_what_the_bucket_was_asked(folder: str) -> None:
 
 
 async def test_nothing_is_left_on_this_machine(folder: str) -> None:
+    """S2-2, S2-8."""
     async with opened(at(folder)) as hw:
         await hw.queue("orders").push(1)
         scratch = Path(str((await hw.store.examine()).named("scratch_file"))).parent

@@ -6,6 +6,7 @@
 Settings stand behind the address, because everybody who opens the store must agree on them.
 """
 
+import os
 from enum import StrEnum
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -13,7 +14,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 
 from headwater.config import MIB, convert_settings
-from headwater.errors import ConfigError
+from headwater.errors import ConfigError, StoreForeign
+from headwater.stores.bucket_traces import LOG
 
 S3 = "s3"
 FOLDER = "file"
@@ -29,6 +31,12 @@ class Ship(StrEnum):
 
     CHAIN = "chain"
     IMAGE = "image"
+
+
+def kept_otherwise(name: str, ship: Ship) -> StoreForeign:
+    """What is told to whoever asks for the other way of keeping a store."""
+    how = "a chain" if ship is Ship.CHAIN else "whole images"
+    return StoreForeign(f"{name} is kept as {how}: open it with ship={ship}, or without ship")
 
 
 class BucketSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,6 +77,14 @@ class Place(NamedTuple):
         return f"{self.scheme}://{self.bucket.rstrip('/')}/{self.key}"
 
     @property
+    def logs_around(self) -> tuple[str, ...]:
+        """Where the log of another store would lie that this one lies in, by its name alone."""
+        if self.scheme == FOLDER:
+            return ("",) if self.bucket.endswith(LOG) else ()
+        folders = self.key.split("/")[:-1]
+        return tuple("/".join(folders[: at + 1]) + "/" for at, name in enumerate(folders) if name.endswith(LOG))
+
+    @property
     def address(self) -> str:
         """The address: whoever opens it opens it on the same terms."""
         return f"{self.shown}?{self.query}" if self.query else self.shown
@@ -79,7 +95,8 @@ def parse_place(address: str) -> Place:
     parts = urlsplit(address)
     path = unquote(parts.path)
     if parts.scheme == FOLDER:
-        folder, _, key = path.rpartition("/")
+        # One name for a store, however many links lead there: its log lies beside that.
+        folder, _, key = (os.path.realpath(path) if os.path.islink(path) else path).rpartition("/")
         bucket, whole = folder or "/", not parts.netloc
     else:
         bucket, key = parts.netloc, path.removeprefix("/")

@@ -12,6 +12,7 @@ from headwater.stores.bucket.entries import Header
 from headwater.stores.bucket.label import Kind, Label, copied
 from headwater.stores.bucket.looking import Base, Look, Walk, gone
 from headwater.stores.bucket.objects import Refused, Unsure
+from headwater.stores.bucket_traces import is_entry
 
 DELETES_MAX = 5_000
 
@@ -85,7 +86,7 @@ class Bases:
         """Entries below the floor that count, found by following parents down from the base. Where one is missing,
         those below it cannot be told from void ones: they stay."""
         keys = await self._look.ask(lambda: self._look.objects.names(self._look.names.log))
-        there = {int(key.rpartition("/")[2]) for key in keys}
+        there = {int(name) for key in keys if is_entry(name := key.removeprefix(self._look.names.log))}
         expected, found = self.base.label.put_id, []
         for position in range(self.base.label.position, 0, -1):
             entry = await self._look.entry(position) if position in there else None

@@ -11,6 +11,7 @@ lies behind it, and whoever finds it taken by another knows that nothing of its 
 """
 
 import asyncio
+import logging
 import secrets
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headwater.errors import StoreError, StoreFull, StoreReplaced
+from headwater.errors import StoreDamaged, StoreError, StoreForeign, StoreFull, StoreReplaced
 from headwater.stores.bucket.entries import Entry, Header, decode, pack
 from headwater.stores.bucket.label import PUT_ID_BITS
 from headwater.stores.bucket.lease import end_all
@@ -26,6 +27,8 @@ from headwater.stores.bucket.looking import Base, Look, Walk, gone
 from headwater.stores.bucket.objects import Refused, Unsure
 from headwater.stores.contract import RaceLost
 from headwater.stores.sqlite.frames import PageChanges
+
+log = logging.getLogger(__name__)
 
 # Further than a holder gets while one PUT is on its way.
 AHEAD = 16
@@ -196,19 +199,21 @@ class Chain:
             await pauses.rest(why)
 
     async def _find(self, key: str) -> Entry | None:
-        """What lies at a key. This must be known: also a bucket that refuses us now is asked until it tells."""
+        """What lies at a key. This must be known: also a bucket that refuses us now is asked until it tells. What is no
+        entry was told, and stays: that is raised."""
         pauses = self._look.pauses()
         while True:
             try:
                 found = await self._look.objects.get(key)
-                return None if found is None else decode(found.data, key)
             except (Unsure, StoreError) as error:
                 await pauses.rest(error)
+            else:
+                return None if found is None else decode(found.data, key)
 
     async def _land(self) -> None:
         """Settle flights in order; one that lost its place takes all behind it along."""
         while self._flights:
-            is_placed = await asyncio.shield(self._flights[0].placing)
+            is_placed = await self._is_placed(self._flights[0])
             if not self._flights:
                 # All of them were lost meanwhile.
                 return
@@ -220,6 +225,15 @@ class Chain:
             self.on_landed(flight)
             if not flight.landed.done():
                 flight.landed.set_result(None)
+
+    async def _is_placed(self, flight: Flight) -> bool:
+        """Whether an entry lies at its position. What is no entry keeps everybody from it: whoever takes the store over
+        next is told so."""
+        try:
+            return await asyncio.shield(flight.placing)
+        except (StoreDamaged, StoreForeign) as error:
+            log.error("nothing more can be written to this store: %s", error)
+            return False
 
     def lose(self) -> None:
         """Nothing of ours that has not landed counts any more, nor anything that is sent from now on."""

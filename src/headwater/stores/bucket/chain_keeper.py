@@ -283,7 +283,7 @@ class ChainKeeper:
             if await self._bases.replace(await self._copy(label), label):
                 self.bases += 1
                 await self._bases.collect()
-        except StoreReplaced as error:
+        except (StoreReplaced, StoreForeign, StoreDamaged) as error:
             self._lose(str(error))
         except Exception:
             log.exception("the base of the store in the bucket could not be renewed")

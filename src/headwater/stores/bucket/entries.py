@@ -6,6 +6,9 @@
 An entry counts when its parent is the last one that counts, and its epoch is that one's or begins with it. Any other is
 void: it keeps its place and means nothing. That depends on earlier entries alone, which never change, so everybody who
 reads comes to the same end, whatever was answered to whom.
+
+A store that is kept as images has IMAGES in place of the first entry: whoever makes a store of either kind creates that
+object, so one of them is made.
 """
 
 import struct
@@ -15,11 +18,14 @@ import msgspec
 from headwater.config import MIB
 from headwater.errors import StoreDamaged
 from headwater.model.compression import BadCompression, compress_all, expand
+from headwater.stores.bucket.address import Ship, kept_otherwise
 from headwater.stores.sqlite.frames import PAGE_BYTES, PageChanges
 
 _MAGIC = b"HWE1"
 _LENGTH = struct.Struct(">4sI")
 _BODY_MOST = 8_192 * MIB
+# No version takes it for an entry.
+IMAGES = b"HWI1 this store is kept as whole images\n"
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -80,6 +86,8 @@ class Entry(msgspec.Struct, frozen=True):
 
 def decode(data: bytes, name: str) -> Entry:
     """An entry from the bytes of its object."""
+    if data == IMAGES:
+        raise kept_otherwise(name, Ship.IMAGE)
     try:
         magic, length = _LENGTH.unpack_from(data)
         header = msgspec.json.decode(data[_LENGTH.size : _LENGTH.size + length], type=Header)

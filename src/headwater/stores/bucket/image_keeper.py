@@ -19,9 +19,10 @@ from typing import NamedTuple
 import msgspec
 
 from headwater.errors import StoreDamaged, StoreError, StoreForeign, StoreFull, StoreReplaced
-from headwater.stores.bucket.address import BucketSettings
+from headwater.stores.bucket.address import BucketSettings, Ship, kept_otherwise
 from headwater.stores.bucket.chain import new_put_id
-from headwater.stores.bucket.label import HEADER_BYTES, Kind, Label, labelled, read_label, unlabelled
+from headwater.stores.bucket.entries import IMAGES
+from headwater.stores.bucket.label import HEADER_BYTES, Kind, Label, check_whole, labelled, read_label, unlabelled
 from headwater.stores.bucket.lease import Challenge, End, SharedLook, end_all, impatient, steady_seconds
 from headwater.stores.bucket.looking import Look, gone
 from headwater.stores.bucket.objects import Refused, Unsure
@@ -64,7 +65,7 @@ class ImageLook(Look):
     def _label(self, data: bytes) -> Label:
         label = read_label(data, self.names.base)
         if label.kind is Kind.CHAIN:
-            raise StoreForeign(f"{self.names.base} is kept as a chain: open it with ship=chain, or without ship")
+            raise kept_otherwise(self.names.base, Ship.CHAIN)
         return label
 
     async def found(self) -> tuple[Label, str]:
@@ -77,7 +78,25 @@ class ImageLook(Look):
         found = await self.ask(lambda: self.objects.get(self.names.base))
         if found is None:
             return NOTHING, "", bytearray()
-        return self._label(found.data), found.tag, unlabelled(found.data)
+        label = self._label(found.data)
+        check_whole(found.data, self.names.base)
+        return label, found.tag, unlabelled(found.data)
+
+    async def claim(self) -> None:
+        """Make this the place of a store of images: by the object that a chain begins with, so one of both is made."""
+        key, pauses = self.names.entry(1), self.pauses()
+        while True:
+            try:
+                await self.objects.create(key, IMAGES)
+                return
+            except (Refused, Unsure) as error:
+                why = error
+            found = await self.ask(lambda: self.objects.get(key))
+            if found is not None and found.data != IMAGES:
+                raise kept_otherwise(self.names.base, Ship.CHAIN)
+            if found is not None:
+                return
+            await pauses.rest(why)
 
     def note_key(self, epoch: int, put_id: int) -> str:
         """Where the note of an epoch lies."""
@@ -185,6 +204,8 @@ class ImageKeeper:
 
     async def _begin_epoch(self, label: Label, tag: str, image: bytearray) -> bool:
         """Whether the next epoch is ours. The note comes first: whoever meets the image must find it."""
+        if not label.position:
+            await self._look.claim()
         epoch, put_id = label.position + 1, new_put_id()
         key = self._look.note_key(epoch, put_id)
         note = Note(epoch, put_id, label.put_id, label.epoch, label.other, *self._terms())
@@ -303,7 +324,15 @@ class ImageKeeper:
             if self._settings.gap_ms:
                 await asyncio.sleep(self._settings.gap_ms / 1_000)
             flights = self._take()
-            if await self._ship_as(Kind.IMAGE):
+            try:
+                is_landed = await self._ship_as(Kind.IMAGE)
+            except (StoreDamaged, StoreForeign) as error:
+                # What lies there now goes back to nothing of ours: whoever waits cannot be told that it did not land.
+                log.error("nothing more can be written to this store: %s", error)
+                self._deposed = True
+                self._lose([*flights, *self._take()], error)
+                return
+            if is_landed:
                 self.challenge.won()
                 for landed in flights:
                     _settle(landed)
@@ -347,18 +376,21 @@ class ImageKeeper:
             await pauses.rest(why)
 
     async def _look_until_told(self) -> tuple[Label, str]:
-        """Label and tag, also of a bucket that refuses us now: this must be known."""
+        """Label and tag, also of a bucket that refuses us now: this must be known. What is no image of a store is
+        told at once: it stays."""
         pauses = self._look.pauses()
         while True:
             try:
                 return await self._look.found()
+            except (StoreDamaged, StoreForeign):
+                raise
             except (Unsure, StoreError) as error:
                 await pauses.rest(error)
 
-    def _lose(self, flights: list[asyncio.Future[None]]) -> None:
+    def _lose(self, flights: list[asyncio.Future[None]], error: Exception | None = None) -> None:
         for landed in flights:
             if not landed.done():
-                landed.set_exception(RaceLost())
+                landed.set_exception(error or RaceLost())
                 landed.exception()
 
     def confirm(self) -> asyncio.Future[None] | None:

@@ -7,20 +7,34 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from headwater.errors import Closed, ConfigError, StoreBusy, StoreError, StoreFull, StoreMissing, StoreSilent
-from headwater.stores.bucket.address import S3, BucketSettings, Place, Ship
+from headwater.errors import (
+    Closed,
+    ConfigError,
+    InvalidOption,
+    StoreBusy,
+    StoreError,
+    StoreForeign,
+    StoreFull,
+    StoreMissing,
+    StoreSilent,
+)
+from headwater.stores.bucket.address import S3, BucketSettings, Place, Ship, kept_otherwise
 from headwater.stores.bucket.chain_keeper import ChainKeeper
-from headwater.stores.bucket.folder import FolderObjects
+from headwater.stores.bucket.entries import IMAGES
+from headwater.stores.bucket.folder import PART, FolderObjects
 from headwater.stores.bucket.image_keeper import ImageKeeper, ImageLook
 from headwater.stores.bucket.label import HEADER_BYTES, Kind, read_label
 from headwater.stores.bucket.looking import Look, Names
 from headwater.stores.bucket.objects import CountedObjects, Objects, Refused, Unsure
+from headwater.stores.bucket_traces import LOG, SECRET, is_entry, is_note
 from headwater.stores.contract import Fact, Traits
 from headwater.stores.sqlite.frames import PAGE_BYTES, PageChanges
 from headwater.wakeups.contract import Wakeup
 
 CALLS_PER_PRICE = 1_000_000
 SECRET_BYTES = 32
+# How objects beside a store are called, and what a folder has while one is written.
+OWN_ENDINGS = (LOG, SECRET, PART)
 # A bucket that has not answered for so long is not waited for by those who ask.
 SILENT_SECONDS = 10.0
 
@@ -37,23 +51,41 @@ def open_objects(place: Place) -> Objects:
 
 
 async def find_ship(look: Look) -> Ship | None:
-    """How a store is kept; None when there is none."""
-    found = await look.ask(lambda: look.objects.head(look.names.base, HEADER_BYTES))
-    if found is not None:
-        label = read_label(found.data, look.names.base)
-        return Ship.CHAIN if label.kind is Kind.CHAIN else Ship.IMAGE
-    return None if await look.entry(1) is None else Ship.CHAIN
+    """How a store is kept; None where nothing of one lies. A new one has no base: then its log tells."""
+    while True:
+        found = await look.ask(lambda: look.objects.head(look.names.base, HEADER_BYTES))
+        if found is not None:
+            label = read_label(found.data, look.names.base)
+            return Ship.CHAIN if label.kind is Kind.CHAIN else Ship.IMAGE
+        first = await look.ask(lambda: look.objects.get(look.names.entry(1)))
+        if first is not None:
+            return Ship.IMAGE if first.data == IMAGES else Ship.CHAIN
+        keys = await look.ask(lambda: look.objects.names(look.names.log))
+        # Else somebody makes the store at this moment, and what it begins with tells of which kind it is.
+        if look.names.entry(1) not in keys:
+            return _find_left(keys, look.names.log)
+
+
+def _find_left(keys: Sequence[str], log: str) -> Ship | None:
+    """What a log without its beginning is of. Nobody makes a store in the place of one that lacks something."""
+    names = [key.removeprefix(log) for key in keys]
+    if any(map(is_entry, names)):
+        return Ship.CHAIN
+    if any(map(is_note, names)):
+        return Ship.IMAGE
+    if names:
+        raise StoreForeign(f"{log}{names[0]} was not put there by Headwater: choose another name for the store")
+    return None
 
 
 class BucketKeeper:
     """Keeps commits as the store in the bucket is kept, or as was asked for when there is none yet."""
 
-    def __init__(
-        self, objects: Objects, key: str, settings: BucketSettings, traits: Traits, *, create: bool = True
-    ) -> None:
+    def __init__(self, objects: Objects, place: Place, traits: Traits, *, create: bool = True) -> None:
         self._objects = CountedObjects(objects)
-        self._key = key
-        self._settings = settings
+        self._key = place.key
+        self._logs_around = place.logs_around
+        self._settings = place.settings
         self._create = create
         self._stands_by = False
         self._insists = False
@@ -156,6 +188,10 @@ class BucketKeeper:
         found = await find_ship(Look(self._objects, names))
         if found is None and not self._create:
             raise StoreMissing(f"there is no store at {self.traits.location}")
+        if found is None:
+            await self._check_new_key(Look(self._objects, names))
+        if found is not None and settings.ship not in (None, found):
+            raise kept_otherwise(self._key, found)
         ship = settings.ship or found or Ship.CHAIN
         if ship is Ship.CHAIN:
             chain = ChainKeeper(Look(self._objects, names), self.traits, settings)
@@ -164,6 +200,19 @@ class BucketKeeper:
         images = ImageKeeper(ImageLook(self._objects, names), self.traits, settings)
         images.on_loss = self.on_loss
         return images
+
+    async def _check_new_key(self, look: Look) -> None:
+        """Raises for the key of a new store that is, or could become, that of an object of another one."""
+        for ending in OWN_ENDINGS:
+            if self._key.endswith(ending):
+                raise InvalidOption(
+                    f"{self._key} is how an object of the store {self._key.removesuffix(ending)} is called; "
+                    "choose a name with another ending"
+                )
+        for log in self._logs_around:
+            found = await look.ask(lambda log=log: look.objects.names(log))  # type: ignore[misc]
+            if any(is_entry(name) or is_note(name) for name in (key.removeprefix(log) for key in found)):
+                raise InvalidOption(f"{self.traits.location} lies in the log of another store; choose another place")
 
     def _chosen(self) -> ChainKeeper | ImageKeeper:
         assert self._keeper is not None, "nothing is kept before the store is taken over"

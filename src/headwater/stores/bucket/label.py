@@ -16,14 +16,18 @@ from io import BytesIO
 import msgspec
 
 from headwater.errors import StoreDamaged, StoreForeign
+from headwater.stores.bucket_traces import LABEL
+from headwater.stores.sqlite.frames import PAGE_BYTES
 
 HEADER_BYTES = 100
 PUT_ID_BITS = 42
 # A copy of 100 MB at once takes 80 ms, in which nobody else gets a turn.
 PIECE_BYTES = 1_048_576
 
-_BEGIN, _END = 72, 92
+_BEGIN, _END = LABEL.start, LABEL.stop
 _MODES = slice(18, 20)
+# How many pages the file has.
+_PAGES = slice(28, 32)
 _MAGIC = b"SQLite format 3\x00"
 
 
@@ -55,6 +59,12 @@ def labelled(image: bytes | bytearray, label: Label) -> bytes:
     return b"".join((view[:18], b"\x01\x01", view[20:_BEGIN], packed.to_bytes(_END - _BEGIN, "big"), view[_END:]))
 
 
+def unattended(image: bytearray) -> bytes:
+    """The bytes of a file of this machine that needs no log beside it to be opened; it is no base of a bucket."""
+    view = memoryview(image)
+    return b"".join((view[:18], b"\x01\x01", view[20:]))
+
+
 async def copied(image: bytes | bytearray, label: Label) -> bytes:
     """The same, a piece at a time, and others get a turn in between. The image must not change meanwhile."""
     # A buffer that grows where it is, and becomes the bytes: one that is made in its full size is filled at once.
@@ -83,6 +93,16 @@ def read_label(data: bytes, name: str) -> Label:
     if not position or epoch > position:
         raise StoreDamaged(f"{name} has a label that cannot be: position {position}, epoch {epoch}")
     return Label(Kind(packed), position, epoch, put_id, other)
+
+
+def check_whole(data: bytes, name: str) -> None:
+    """Raises when some of an image is missing: whoever took the store over with what is left would ship that, and drop
+    what the rest was made of."""
+    whole = int.from_bytes(data[_PAGES], "big") * PAGE_BYTES
+    if len(data) < whole:
+        raise StoreDamaged(
+            f"{name} is cut short: {len(data):,} of its {whole:,} bytes are there. Put back a version of before"
+        )
 
 
 def unlabelled(data: bytes) -> bytearray:

@@ -11,10 +11,12 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from headwater.errors import StoreDamaged, StoreError, StoreForeign
+from headwater.errors import StoreDamaged, StoreError
+from headwater.stores.bucket.address import Ship, kept_otherwise
 from headwater.stores.bucket.entries import Entry, Header, counts, decode
-from headwater.stores.bucket.label import HEADER_BYTES, Kind, Label, read_label, unlabelled
+from headwater.stores.bucket.label import HEADER_BYTES, Kind, Label, check_whole, read_label, unlabelled
 from headwater.stores.bucket.objects import Objects, Unsure
+from headwater.stores.bucket_traces import LOG, SECRET, is_entry
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +61,8 @@ class Names:
 
     def __init__(self, key: str) -> None:
         self.base = key
-        self.log = f"{key}-log/"
-        self.secret = f"{key}-secret"
+        self.log = f"{key}{LOG}/"
+        self.secret = f"{key}{SECRET}"
 
     def entry(self, position: int) -> str:
         return f"{self.log}{position:012d}"
@@ -98,7 +100,9 @@ class Look:
         found = await self.ask(lambda: self.objects.get(self.names.base))
         if found is None:
             return Base(NOTHING, "", bytearray())
-        return Base(self._label(found.data), found.tag, unlabelled(found.data))
+        label = self._label(found.data)
+        check_whole(found.data, self.names.base)
+        return Base(label, found.tag, unlabelled(found.data))
 
     async def label(self) -> Base:
         """The base without its file."""
@@ -110,11 +114,11 @@ class Look:
     def _label(self, data: bytes) -> Label:
         label = read_label(data, self.names.base)
         if label.kind is not Kind.CHAIN:
-            raise StoreForeign(f"{self.names.base} is kept as whole images: open it with ship=image, or without ship")
+            raise kept_otherwise(self.names.base, Ship.IMAGE)
         return label
 
-    async def walk(self, base: Base) -> Walk:
-        """All that lies behind a base."""
+    async def walk(self, base: Base, *, is_thorough: bool = True) -> Walk:
+        """All that lies behind a base. Whoever goes on from its end, or tells what is in it, is thorough."""
         position, tip, epoch = base.label.position, base.label.put_id, base.label.epoch
         entries: list[Entry] = []
         window = WINDOW
@@ -130,15 +134,16 @@ class Look:
                 if counts(entry.header, tip, epoch):
                     entries.append(entry)
                     tip, epoch = entry.header.put_id, entry.header.epoch
-            if None in found and await self._is_end(base, position + 1, found[found.index(None) + 1 :]):
+            behind = found[found.index(None) + 1 :] if None in found else None
+            if behind is not None and await self._is_end(base, position + 1, behind, is_thorough=is_thorough):
                 return Walk(entries, position + 1, tip, epoch)
 
-    async def _is_end(self, base: Base, free: int, behind: Sequence[Entry | None]) -> bool:
+    async def _is_end(self, base: Base, free: int, behind: Sequence[Entry | None], *, is_thorough: bool) -> bool:
         """Whether the log ends before a position that was free, by what lies behind it; not when it has gone on since.
         Raises when an entry was there, and is no more."""
         seen = range(free + 1 + len(behind), free + 1 + BEHIND)
         behind = [*behind, *await asyncio.gather(*(self.entry(position) for position in seen))]
-        if all(entry is None or entry.header.landed < free for entry in behind):
+        if not _prove(behind, free) and not (is_thorough and _prove(await self._newest(free), free)):
             return True
         if await self.entry(free) is not None:
             return False
@@ -149,6 +154,13 @@ class Look:
             f"{self.names.entry(free)} is missing: it was written, and entries behind it are there. "
             "Put it back from the bucket's versions"
         )
+
+    async def _newest(self, free: int) -> list[Entry | None]:
+        """The newest entries, where they lie far behind a position: of many that are gone, the next ones are, too."""
+        keys = await self.ask(lambda: self.objects.names(self.names.log))
+        names = (key.removeprefix(self.names.log) for key in keys)
+        far = [int(name) for name in names if is_entry(name) and int(name) > free + BEHIND]
+        return await asyncio.gather(*(self.entry(position) for position in far[-BEHIND:]))
 
     async def is_overtaken(self, base: Base) -> bool:
         """Whether entries behind this base may be gone by now."""
@@ -164,14 +176,23 @@ class Look:
         return (await self.label()).floor >= header.position
 
     async def keeps_base(self, base: Base) -> bool:
-        """Whether this base is there still, or a newer one."""
-        return (await self.label()).label.position >= base.label.position
+        """Whether this base is there still, or a newer one of the same log."""
+        while True:
+            newest = (await self.label()).label
+            if newest.position <= base.label.position:
+                return (newest.position, newest.put_id) == (base.label.position, base.label.put_id)
+            entry = await self.entry(newest.position)
+            if entry is not None:
+                return entry.header.put_id == newest.put_id
+            # It may be collected by now, if there is a newer base still.
+            if (await self.label()).floor < newest.position:
+                return False
 
     async def everything(self, *, with_file: bool = True) -> tuple[Base, Walk]:
         """Base and entries as they were at some moment since the call."""
         while True:
             base = await (self.base() if with_file else self.label())
-            walk = await self.walk(base)
+            walk = await self.walk(base, is_thorough=with_file)
             if not await self.is_overtaken(base):
                 return base, walk
 
@@ -185,6 +206,11 @@ class Look:
             return walk.entries[-1].header
         entry = await self.entry(base.label.position) if base.label.position else None
         return None if entry is None or entry.header.put_id != base.label.put_id else entry.header
+
+
+def _prove(entries: Sequence[Entry | None], position: int) -> bool:
+    """Whether one of these was written when an entry at a position had landed."""
+    return any(entry is not None and entry.header.landed >= position for entry in entries)
 
 
 class Pauses:

@@ -13,7 +13,7 @@ from headwater.model.names import Lsn
 from headwater.stores.bucket.address import Place, Ship, parse_place
 from headwater.stores.bucket.image_keeper import ImageLook
 from headwater.stores.bucket.keeper import find_ship, open_objects
-from headwater.stores.bucket.label import Kind, Label, labelled
+from headwater.stores.bucket.label import unattended
 from headwater.stores.bucket.looking import Look, Names, newest_image
 from headwater.stores.bucket.objects import Objects
 from headwater.stores.bucket.scratch_folder import ScratchFolder
@@ -61,7 +61,7 @@ def write_copy(path: str, image: bytearray, location: str) -> None:
         raise StoreMissing(f"nothing has landed yet at {location}")
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     with open(path, "xb") as file:
-        file.write(labelled(image, Label(Kind.CHAIN, 0, 0, 0, 0)))
+        file.write(unattended(image))
 
 
 class BucketLogReader:

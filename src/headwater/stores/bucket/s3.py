@@ -6,6 +6,7 @@ identity or the role of the machine. `AWS_ENDPOINT_URL` names a compatible serve
 """
 
 import os
+import textwrap
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 30.0
 DELETES_AT_ONCE = 500
+BRIEF_MOST = 300
 # How servers say that a disk, or what was agreed on, is full.
 _full = ("507 Insufficient Storage", "<Code>XMinioStorageFull<", "<Code>QuotaExceeded<")
 _endpoints = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -196,4 +198,4 @@ def _is_full(error: BaseException) -> bool:
 
 def _brief(error: BaseException) -> str:
     """One line: what the library says goes on with its own source."""
-    return " ".join(str(error).partition("Debug source:")[0].split())[:300]
+    return textwrap.shorten(str(error).partition("Debug source:")[0], BRIEF_MOST, placeholder=" …")

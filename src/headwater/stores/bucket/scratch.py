@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import logging
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -37,8 +38,9 @@ class PageReserve(Reserve):
     """Room below the cap for what drops records: dropping writes before it frees. None where the bucket itself is full:
     whatever is committed has to go there."""
 
-    def __init__(self, bytes_max: int, keeper: BucketKeeper) -> None:
+    def __init__(self, folder: str, bytes_max: int, keeper: BucketKeeper) -> None:
         super().__init__("", 0)
+        self._folder = folder
         self._keeper = keeper
         self._pages = bytes_max // PAGE_BYTES
         self._connection: SqliteConnection | None = None
@@ -56,6 +58,15 @@ class PageReserve(Reserve):
             return False
         self._set(self._pages - RESERVE_PAGES)
         return self._used() + SPARE_PAGES < self._pages - RESERVE_PAGES
+
+    def why_full(self) -> str:
+        """The cap, unless the scratch file itself has no room: SQLite says the same of both."""
+        if shutil.disk_usage(self._folder).free < RESERVE_BYTES:
+            return f"no space is left in {self._folder}, where the scratch file of this store lies"
+        return (
+            f"the store has reached its bytes_max of {self._pages * PAGE_BYTES:,} bytes; "
+            "drop records, or open it everywhere with a larger bytes_max"
+        )
 
     def check(self) -> None:
         """Raises while the bucket has no room for what was sent before, or does not answer: nothing is taken that would
@@ -89,7 +100,7 @@ class BucketFile(ScratchFile):
         self._bucket = keeper
         keeper.before_base = self._deflate
         keeper.on_loss = self._lose
-        self._room = PageReserve(bytes_max, keeper)
+        self._room = PageReserve(folder, bytes_max, keeper)
         self.reserve = self._room
 
     async def lay_out(self) -> None:

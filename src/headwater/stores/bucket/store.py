@@ -35,7 +35,7 @@ class BucketStore(SqliteStore):
     def __init__(self, address: str, config: Config, *, clock: Clock | None = None, create: bool = True) -> None:
         place = parse_place(address)
         traits = traits_of(place)
-        self._keeper = BucketKeeper(open_objects(place), place.key, place.settings, traits, create=create)
+        self._keeper = BucketKeeper(open_objects(place), place, traits, create=create)
         self._folder = ScratchFolder(place.settings.bytes_max)
         self._file = BucketFile(self._folder.path, self._keeper, config, place.settings.bytes_max)
         super().__init__(self._file, config, clock=clock)

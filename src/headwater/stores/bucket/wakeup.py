@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from headwater.errors import StoreError
 from headwater.wakeups.contract import Found
 
 log = logging.getLogger(__name__)
@@ -46,10 +47,16 @@ class BucketWakeup:
             self._looking.cancel()
 
     async def _go_on(self) -> None:
-        idle = 0
+        idle, told = 0, ""
         while True:
             try:
                 self._foreign = max(self._foreign, await self._look())
+                told = ""
+            except StoreError as error:
+                # A store that is damaged stays so: that is told once.
+                if str(error) != told:
+                    told = str(error)
+                    log.warning("the bucket could not be looked at; it is tried again: %s", error)
             except Exception:
                 log.exception("the bucket could not be looked at; it is tried again")
             idle = 0 if self._wake() is Found.NEWS else idle + 1

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import apsw
 
 from headwater.errors import StoreDamaged, StoreForeign, StoreMissing
+from headwater.stores.bucket_traces import LABEL, LOG, is_entry, is_note
 from headwater.stores.sqlite.connection import APPLICATION_ID, SqliteConnection, translated
 from headwater.stores.sqlite.migrate import refuse_newer
 from headwater.stores.sqlite.one_name import check_names_here, check_new_name
@@ -29,6 +30,7 @@ def check_place(path: str, *, adopt: bool, create: bool) -> None:
     """Raises when the file at `path` must not be used; nothing is written, and no file is left beside it."""
     file = Path(path)
     with translated(f"opening {path}"):
+        _refuse_log_of_bucket(path)
         found = _find(file)
         if found is None or (stat.S_ISREG(found.st_mode) and found.st_size == 0):
             _check_room(file, create, exists=found is not None)
@@ -37,6 +39,23 @@ def check_place(path: str, *, adopt: bool, create: bool) -> None:
         else:
             check_names_here(path)
             _check_file(file, adopt=adopt)
+
+
+def _refuse_log_of_bucket(path: str) -> None:
+    """The folder stands for a bucket, which has a store of this name. Before its first base that has no file."""
+    try:
+        names = os.listdir(f"{path}{LOG}")
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if any(is_entry(name) or is_note(name) for name in names):
+        raise _of_bucket(path)
+
+
+def _of_bucket(path: str) -> StoreForeign:
+    return StoreForeign(
+        f"{path} belongs to a store in a bucket, whose commits lie in {path}{LOG}: open it as file://{quote(path)}, "
+        "or make a file of it with `headwater copy`"
+    )
 
 
 def _find(file: Path) -> os.stat_result | None:
@@ -79,6 +98,10 @@ def _look(file: Path, *, adopt: bool) -> None:
 
 def check_contents(connection: SqliteConnection, path: str, *, adopt: bool) -> None:
     """Raises when the tables are another program's, or of a newer version of this one."""
+    # By SQLite's own hand. A file that is new is shorter.
+    is_whole, header = connection.read("main", 0, 0, _HEADER_BYTES)
+    if is_whole and any(header[LABEL]):
+        raise _of_bucket(path)
     application = int(str(connection.pragma("application_id")))
     if application not in (0, APPLICATION_ID):
         raise StoreForeign(f"{path} belongs to another program (application_id {application:#x})")

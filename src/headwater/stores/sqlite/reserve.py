@@ -27,6 +27,7 @@ from headwater.log.operations import (
 
 _FREEING = (Clear, DeleteGroup, DeleteQueue, Forget, Purge, Retain, RevokeAccessToken, DropJobs, Prune, SweepLanes)
 SPARE_BYTES = 1_048_576
+NO_SPACE = "no space is left on the disk"
 PARTS = 8
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -51,6 +52,10 @@ class Reserve:
         finally:
             os.close(descriptor)
         return has_more
+
+    def why_full(self) -> str:
+        """What is told when a commit finds no room."""
+        return NO_SPACE
 
     def check(self) -> None:
         """Raises StoreFull or StoreSilent while nothing can be kept, not even what drops records. A file tells when it
@@ -89,10 +94,10 @@ def freeing(operations: Sequence[Operation]) -> list[Operation]:
     return [operation for operation in operations if isinstance(operation, _FREEING)]
 
 
-def with_refusals(operations: Sequence[Operation], commit: Commit) -> Commit:
+def with_refusals(operations: Sequence[Operation], commit: Commit, why_full: str) -> Commit:
     """What all operations came to, when only those that make room were applied."""
     applied = iter(zip(commit.results, commit.operations, strict=True))
-    refusal = StoreFull("no space is left on the disk: only what drops records is taken")
+    refusal = StoreFull(f"{why_full}: only what drops records is taken")
     both = [next(applied) if isinstance(operation, _FREEING) else (refusal, operation) for operation in operations]
     results = [result for result, _ in both]
     full = refusal if refusal in results else None
