@@ -155,6 +155,52 @@ def test_retry_passes_over_jobs_whose_unique_key_another_has_and_says_so(queuect
     assert [job["id"] for job in queuectl.expect(0, "list", "--state", "pending", "--json").documents()] == ["b"]
 
 
+def orphan(queuectl: Queuectl) -> None:
+    """A dead job that somebody dropped, and one that waited for it, which was cancelled with it."""
+    add(queuectl, {"id": "parent"}, {"id": "child", "depends_on": ["parent"]})
+    worked(queuectl, "no such file")
+    queuectl.expect(0, "dlq", "purge", "parent", "--yes")
+    assert states(queuectl) == {"child": "cancelled"}
+
+
+def test_retry_refuses_a_job_of_which_something_that_it_depends_on_is_gone_and_says_so(queuectl: Queuectl) -> None:
+    orphan(queuectl)
+    refused = queuectl.expect(1, "retry", "child")
+    told = "job child cannot be retried: a job that it depends on was dropped; add it anew"
+    assert refused.err == f"error[job_state]: {told}\n"
+    ended = queuectl.expect(4, "retry", "--state", "cancelled", "--yes")
+    assert ended.out == "passed over, a job that they depend on was dropped: child\n"
+    document = queuectl.expect(4, "retry", "--state", "cancelled", "--yes", "--json").document()
+    assert document == {"ids": [], "count": 0, "orphaned": ["child"]}
+    assert states(queuectl) == {"child": "cancelled"}
+
+
+# ── dropping ──
+
+
+def states(queuectl: Queuectl) -> dict[str, str]:
+    return {job["id"]: job["state"] for job in queuectl.expect(0, "list", "--json").documents()}
+
+
+def test_jobs_that_others_depend_on_are_kept_and_it_is_said(queuectl: Queuectl) -> None:
+    later = {"depends_on": ["dead"], "depends_when": "finished", "delay": 3_600}
+    add(queuectl, {"id": "dead"}, {"id": "other"}, {"id": "child", **later})
+    worked(queuectl, "no such file", "no such file")
+    refused = queuectl.expect(1, "dlq", "purge", "dead", "--yes")
+    told = "job dead cannot be dropped: job child depends on it and may still run"
+    assert refused.err == f"error[job_state]: {told}\n"
+    cleaned = queuectl.expect(0, "cleanup", "--older-than", "0s", "--state", "dead")
+    assert (cleaned.out, cleaned.err) == ("dropped 1 job\n", "kept 1 job: others depend on them that may still run\n")
+    told_again = queuectl.expect(0, "cleanup", "--older-than", "0s", "--state", "dead", "--json").document()
+    assert told_again == {"dropped": 0, "kept": 1}
+    purged = queuectl.expect(4, "dlq", "purge", "--all", "--yes")
+    assert purged.out == "kept, others depend on them that may still run: dead\n"
+    assert states(queuectl) == {"dead": "dead", "child": "scheduled"}
+    queuectl.expect(0, "cancel", "child")
+    queuectl.expect(0, "dlq", "purge", "dead", "--yes")
+    assert states(queuectl) == {"child": "cancelled"}
+
+
 # ── in bulk ──
 
 

@@ -147,6 +147,23 @@ async def test_jobs_are_cancelled_armed_again_dropped_and_cleaned_up(
     assert await interface.jobs.list() == []
 
 
+async def test_jobs_that_others_depend_on_are_kept(hw: headwater.Headwater, interface: Interface) -> None:
+    await interface.jobs.add(CALL, id="parent")
+    await finish_next(hw)
+    await interface.jobs.add(CALL, id="child", depends_on=("parent",), delay=60)
+    found = await interface.jobs.drop_old()
+    assert (found.dropped, found.kept) == (0, 1)
+    with pytest.raises(JobUnfit, match="job child depends on it"):
+        await interface.jobs.drop("parent")
+    assert await interface.jobs.drop("parent", skip_unfit=True) == []
+    assert await interface.jobs.cleanup() == 0
+    await interface.jobs.cancel("child")
+    assert await interface.jobs.cleanup() == 1
+    with pytest.raises(JobUnfit, match="a job that it depends on was dropped"):
+        await interface.jobs.retry("child")
+    assert [job.id for job in await interface.jobs.list()] == ["child"]
+
+
 async def test_queues_rest_schedules_rest_and_workers_are_asked_to_stop(
     hw: headwater.Headwater, interface: Interface
 ) -> None:

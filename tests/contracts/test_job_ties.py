@@ -54,6 +54,44 @@ async def test_jobs_that_are_added_together_may_depend_on_each_other_in_any_orde
         await board.settle(job)
 
 
+@pytest.mark.parametrize("end", ["cancel", "report", "drop"])
+async def test_a_chain_longer_than_a_call_stack_is_cancelled_with_its_head(board: Board, end: str) -> None:
+    last = 1_200
+    links = [shell(f"link-{place}", depends_on=(f"link-{place - 1}",)) for place in range(1, last + 1)]
+    await board.add(shell("link-0", retries=0), *links)
+    if end == "cancel":
+        await board.change(CancelJobs(database="main", ids=("link-0",)))
+    elif end == "report":
+        await board.settle(await board.take(), outcome=JobOutcome.CANCELLED, error="not needed any more")
+    else:
+        await board.fail(await board.take())
+        await board.change(DropJobs(database="main", ids=("link-0",)))
+    assert await board.counts() == {"cancelled": last + (end != "drop")}
+    assert await board.state(f"link-{last}") is JobState.CANCELLED
+
+
+async def test_a_job_is_not_retried_to_wait_for_one_that_stays_cancelled(board: Board) -> None:
+    await board.add("p", shell("c", depends_on=("p",)), shell("cc", depends_on=("c",)))
+    await board.change(CancelJobs(database="main", ids=("p",)))
+    with pytest.raises(JobUnfit, match="is cancelled"):
+        await board.change(RetryJobs(database="main", ids=("cc",)))
+    assert await board.state("cc") is JobState.CANCELLED
+    assert sorted(await board.change(RetryJobs(database="main", ids=("cc", "p", "c")))) == ["c", "cc", "p"]
+    assert not (await board.job("cc")).error
+    for name in ("p", "c", "cc"):
+        job = await board.take()
+        assert job.id == name
+        await board.settle(job)
+
+
+async def test_those_below_a_job_whose_need_was_dropped_are_passed_over_with_it(board: Board) -> None:
+    await board.add("p", shell("c", depends_on=("p",)), shell("cc", depends_on=("c",)))
+    await board.change(CancelJobs(database="main", ids=("p",)))
+    await board.change(DropJobs(database="main", ids=("p",)))
+    assert await board.change(RetryJobs(database="main", state=JobState.CANCELLED)) == []
+    assert await board.counts() == {"cancelled": 2}
+
+
 async def test_a_circle_or_an_unknown_job_is_refused_and_nothing_is_added(board: Board) -> None:
     with pytest.raises(InvalidOption):
         await board.add(shell("a", depends_on=("b",)), shell("b", depends_on=("a",)))
@@ -119,6 +157,98 @@ async def test_jobs_that_differ_only_in_what_they_wait_for_begin_each_in_their_o
         JobState.WAITING,
     ]
     assert await board.names() == ["anyhow"]
+
+
+# ── what others go by is kept for them ──
+
+
+async def parent_and_child(board: Board, **about: Any) -> None:
+    """A parent that has completed with a result, and a child of it that is for later."""
+    await board.add(shell("parent", **about), shell("plain"))
+    parent, plain = await board.claim(2)
+    await board.settle(parent, result="7")
+    await board.settle(plain)
+    await board.add(shell("child", depends_on=("parent",), delay=100, retries=0))
+
+
+async def dropped_in_every_way(board: Board) -> None:
+    """Whatever drops jobs that have ended leaves the parent, and says so."""
+    await board.log.run(SetJobConfig(name="retention", value=1))
+    board.log.clock.advance(2)
+    cleanup = DropJobs(state=JobState.COMPLETED, before=board.log.clock.now())
+    changed = await board.log.run(cleanup)
+    assert (changed.ids, changed.kept) == (["plain"], ["parent"])
+    assert await board.change(Prune()) == []
+    with pytest.raises(JobUnfit, match="job parent cannot be dropped: job child depends on it and may still run"):
+        await board.log.run(DropJobs(ids=["parent"]))
+    for chosen in (DropJobs(ids=["parent"], skip_unfit=True), DropJobs(state=JobState.COMPLETED)):
+        changed = await board.log.run(chosen)
+        assert (changed.ids, changed.kept) == ([], ["parent"])
+
+
+async def test_a_job_that_an_unfinished_one_depends_on_is_not_dropped(board: Board) -> None:
+    await parent_and_child(board)
+    await dropped_in_every_way(board)
+    board.log.clock.advance(100)
+    child = await board.take()
+    assert child.results == {"parent": msgspec.Raw(b"7")}
+    await board.settle(child)
+    assert await board.change(DropJobs(ids=["parent"])) == ["parent"]
+
+
+async def test_a_job_that_a_dead_one_depends_on_is_there_when_that_is_retried(board: Board) -> None:
+    await parent_and_child(board)
+    board.log.clock.advance(100)
+    await board.fail(await board.take())
+    await dropped_in_every_way(board)
+    await board.change(RetryJobs(ids=["child"]))
+    assert (await board.take()).results == {"parent": msgspec.Raw(b"7")}
+
+
+async def test_a_result_outlives_its_time_while_a_job_that_may_still_run_is_to_get_it(board: Board) -> None:
+    await parent_and_child(board, result_ttl=1)
+    board.log.clock.advance(100)
+    assert await board.change(Prune()) == []
+    child = await board.take()
+    assert child.results == {"parent": msgspec.Raw(b"7")}
+    await board.settle(child)
+    assert await board.change(Prune()) == ["parent"]
+    assert (await board.job("parent")).result is None
+
+
+async def test_jobs_that_go_by_each_other_are_dropped_together_unless_another_goes_by_the_last(board: Board) -> None:
+    after = {"depends_when": "finished", "retries": 0}
+    await board.add(shell("a", retries=0), shell("b", depends_on=("a",), **after))
+    await board.fail(await board.take())
+    await board.fail(await board.take())
+    await board.add(shell("c", depends_on=("b",), **after))
+    changed = await board.log.run(DropJobs(ids=["a", "b"], skip_unfit=True))
+    assert (changed.ids, sorted(changed.kept)) == ([], ["a", "b"])
+    await board.change(CancelJobs(ids=["c"]))
+    assert sorted(await board.change(DropJobs(ids=["a", "b"]))) == ["a", "b"]
+
+
+async def test_a_job_cannot_be_retried_once_one_that_it_depends_on_is_gone(board: Board) -> None:
+    await board.add(shell("dead", retries=0), shell("waited", depends_on=("dead",)))
+    await board.fail(await board.take())
+    assert await board.change(DropJobs(ids=["dead"])) == ["dead"]
+    await board.add("done", shell("met", depends_on=("done",)))
+    await board.change(CancelJobs(ids=["met"]))
+    await board.settle(await board.take())
+    assert await board.change(DropJobs(ids=["done"])) == ["done"]
+    await board.add(shell("fine", retries=0))
+    await board.fail(await board.take())
+    for name in ("waited", "met"):
+        with pytest.raises(JobUnfit, match=f"job {name} cannot be retried: a job that it depends on was dropped"):
+            await board.log.run(RetryJobs(ids=["fine", name]))
+    for chosen in (RetryJobs(ids=["fine", "met", "waited"], skip_unfit=True), RetryJobs(state=JobState.CANCELLED)):
+        changed = await board.log.run(chosen)
+        assert (changed.ids, sorted(changed.orphaned)) == (["fine"] if chosen.ids else [], ["met", "waited"])
+    assert await board.counts() == {"cancelled": 2, "pending": 1}
+    # Another job of that id is not the one that it depends on.
+    await board.add("dead")
+    with pytest.raises(JobUnfit):
+        await board.log.run(RetryJobs(ids=["waited"]))
 
 
 # ── unique ──

@@ -187,6 +187,24 @@ async def test_jobs_are_listed_cancelled_armed_again_and_dropped(visitor: Visito
     assert await visitor.ask("POST", "/jobs/cleanup", {"older_than": 0}) == (200, {"dropped": 0})
 
 
+async def test_jobs_that_others_depend_on_are_kept_and_orphans_are_not_armed_again(
+    hw: headwater.Headwater, visitor: Visitor
+) -> None:
+    later = {**CALL, "id": "child", "depends_on": ["a"], "depends_when": "finished", "delay": 60}
+    await visitor.ask("POST", "/jobs", {"jobs": [CALL, later]})
+    await visitor.ask("POST", "/jobs/cancel", {"ids": ["a"]})
+    status, refused = await visitor.ask("POST", "/jobs/drop", {"ids": ["a"]})
+    assert (status, "job child depends on it and may still run" in str(refused)) == (409, True)
+    old = {"older_than": 0, "state": "cancelled"}
+    assert await visitor.ask("POST", "/jobs/cleanup", old) == (200, {"dropped": 0, "kept": 1})
+    assert (await hw.jobs.show("a")).state == "cancelled"
+    await visitor.ask("POST", "/jobs/cancel", {"ids": ["child"]})
+    assert await visitor.ask("POST", "/jobs/drop", {"ids": ["a"]}) == (200, {"ids": ["a"]})
+    status, refused = await visitor.ask("POST", "/jobs/retry", {"ids": ["child"]})
+    assert (status, "a job that it depends on was dropped" in str(refused)) == (409, True)
+    assert (await hw.jobs.show("child")).state == "cancelled"
+
+
 async def test_queues_settings_limits_schedules_and_workers(hw: headwater.Headwater, visitor: Visitor) -> None:
     await visitor.ask("POST", "/jobs", {"jobs": [CALL]})
     assert (await visitor.ask("POST", "/job-queues/default/pause"))[0] == 200
@@ -289,6 +307,20 @@ async def first_events(visitor: Visitor, seen: str) -> bytes:
     return told
 
 
+async def test_whoever_comes_back_with_a_place_of_another_store_begins_anew(
+    hw: headwater.Headwater, visitor: Visitor
+) -> None:
+    """As after a restore: the log gives the same LSNs to other commits."""
+    await hw.jobs.add(id="a", command="true")
+    ours = await hw.queues_service.identity()
+    for number in range(3):
+        await hw.jobs.add(id=f"b{number}", command="true")
+    assert b"resync-required" not in await first_events(visitor, f"1@{ours}")
+    end = await hw.queues_service.last_lsn()
+    told = await first_events(visitor, "1@00000000-0000-0000-0000-000000000000")
+    assert told == f"id: {end}@{ours}\nevent: resync-required\ndata: {{}}\n\n".encode()
+
+
 @pytest.mark.parametrize(("seen", "said"), [("1", []), ("2", [b"id: 2"]), ("99", [b"id: 3"])])
 async def test_whoever_comes_back_to_what_is_not_kept_is_told_to_begin_anew(
     hw: headwater.Headwater, visitor: Visitor, seen: str, said: list[bytes]
@@ -301,10 +333,11 @@ async def test_whoever_comes_back_to_what_is_not_kept_is_told_to_begin_anew(
     assert response.chunks is not None
     assert await anext(response.chunks) == b": jobs\n\n"
     told = await anext(response.chunks)
-    assert [line for line in told.splitlines() if b"resync" in told and line.startswith(b"id")] == said
+    places = [line.partition(b"@")[0] for line in told.splitlines() if b"resync" in told and line.startswith(b"id")]
+    assert places == said
     if seen != "99":
         event = told if not said else await anext(response.chunks)
-        assert event.startswith(b"id: 3\nevent: job\n")
+        assert event.startswith(f"id: 3@{await hw.queues_service.identity()}\nevent: job\n".encode())
     await response.chunks.aclose()
 
 

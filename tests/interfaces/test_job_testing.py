@@ -4,18 +4,20 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from headwater.errors import Closed, HeadwaterError, InvalidOption, JobMissing, JobUnsuccessful
+from headwater.errors import Closed, HeadwaterError, InvalidOption, JobExists, JobMissing, JobUnsuccessful
 from headwater.jobs import Cancel, JobApp, Jobs, Retry, Snooze, current_job, testing
 from headwater.model.job import JobState
 from headwater.services.job_functions import JobFunction
 
 app = JobApp("nowhere/at/all.db")
 sent: list[object] = []
+Block = Callable[[JobApp], AbstractContextManager[testing.Enqueued]]
 
 
 @dataclass
@@ -177,6 +179,21 @@ async def test_what_a_worker_refuses_is_refused_inline_and_while_capturing() -> 
     with testing.capture(app) as enqueued, pytest.raises(HeadwaterError):
         await app.jobs.add(type=count.name, args=[1], depends_on="abc")
     enqueued.assert_nothing_enqueued()
+
+
+@pytest.mark.parametrize("block", [testing.capture, testing.run_inline])
+async def test_an_id_that_was_given_before_is_refused_as_a_store_refuses_it(block: Block) -> None:
+    with block(app) as enqueued:
+        await greet.using(id="once").enqueue(Person("ada"))
+        with pytest.raises(JobExists, match="there is a job once already"):
+            await greet.using(id="once").enqueue(Person("bob"))
+        with pytest.raises(JobExists):
+            await app.jobs.add_many([greet.using(id=name).job(Person("bob")) for name in ("new", "new")])
+        await asyncio.to_thread(count.using(id="twice").enqueue_sync, 0)
+        with pytest.raises(JobExists):
+            await asyncio.to_thread(count.using(id="twice").enqueue_sync, 0)
+    assert [call.id for call in enqueued] == ["once", "twice"]
+    assert sent == ([(Person("ada"), 1)] if block is testing.run_inline else [])
 
 
 async def test_what_a_worker_allows_is_allowed_inline() -> None:

@@ -106,16 +106,25 @@ def _changed(changed: "list[Changed]", deed: Deed) -> Result:
     """What the store has done: a job that runs is not cancelled before its worker has ended it, and may complete."""
     ids = [name for one in changed for name in one.ids]
     asked = sorted(name for one in changed for name in one.asked_to_stop)
-    passed_over = [name for one in changed for name in one.passed_over]
+    left = {
+        "passed_over": [name for one in changed for name in one.passed_over],
+        "orphaned": [name for one in changed for name in one.orphaned],
+        "kept": [name for one in changed for name in one.kept],
+    }
     document: dict[str, object] = {"ids": ids, "count": len(ids)}
     if deed.name == "Cancel":
         document["asked_to_stop"] = asked
-    if passed_over:
-        document["passed_over"] = passed_over
-    if not ids and not passed_over:
+    document |= {name: names for name, names in left.items() if names}
+    if not ids and not any(left.values()):
         return nothing(document, f"none of these jobs can be {deed.done}: they are in another state")
     done = [name for name in ids if name not in set(asked)]
-    shown = {deed.done: done, "asked to stop": asked, "passed over, another job has the unique key": passed_over}
+    shown = {
+        deed.done: done,
+        "asked to stop": asked,
+        "passed over, another job has the unique key": left["passed_over"],
+        "passed over, a job that they depend on was dropped": left["orphaned"],
+        "kept, others depend on them that may still run": left["kept"],
+    }
     code = ExitCode.OK if ids else ExitCode.NOTHING
     return Result([document], lambda: _print_changed(shown), code=code)
 

@@ -94,7 +94,7 @@ def purge_dead(
     everything: All = False,
     yes: Yes = False,
 ) -> Working:
-    """Drop dead jobs for good.
+    """Drop dead jobs for good. What waits for one is cancelled; one whose end another job goes by is kept.
 
     Examples:
       queuectl dlq purge job1 --yes

@@ -17,6 +17,7 @@ from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
 from headwater.cli.watching import changes
 from headwater.model.terminal import clean_lines
+from headwater.outage import through_outages
 
 if TYPE_CHECKING:
     from headwater.stores.job_questions import JobAttempt
@@ -84,8 +85,9 @@ async def _logs(settings: Settings, job_id: str, follow: bool, number: int, raw:
     shown = token = 0
     async with reached(settings) as hw:
         async for _ in changes(hw):
-            job = await hw.jobs.show(job_id)
-            found = [one for one in await hw.jobs.attempts(job_id) if number in (0, one.attempt)]
+            job = await through_outages(lambda: hw.jobs.show(job_id))
+            attempts = await through_outages(lambda: hw.jobs.attempts(job_id))
+            found = [one for one in attempts if number in (0, one.attempt)]
             over = not follow or job.state in FINISHED
             if settings.json:
                 _print_attempts(found if over else [])

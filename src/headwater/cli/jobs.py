@@ -77,8 +77,8 @@ def retry(
     """Give jobs that failed, died or were cancelled all their attempts again, from now on.
 
     By --all, --queue, --type or --error, those that failed or are dead are meant: a job that somebody cancelled comes
-    back only when it is named, by its id or by --state cancelled. A job whose unique key another one has by now is
-    refused, and among many passed over.
+    back only when it is named, by its id or by --state cancelled. A job whose unique key another one has by now, or
+    that depends on one which was dropped, is refused, and among many passed over.
 
     Examples:
       queuectl retry job1
@@ -101,6 +101,8 @@ async def cleanup(
 ) -> Result:
     """Forget jobs that completed long ago, or ended so as --state says.
 
+    Jobs that others depend on which may still run are kept.
+
     Examples:
       queuectl cleanup
       queuectl cleanup --older-than 1h --state cancelled
@@ -109,8 +111,12 @@ async def cleanup(
         raise Misuse(f"--state: only jobs that ended are forgotten, {' or '.join(ENDS)}; got {state!r:.40}")
     seconds = duration_of("--older-than", older_than)
     async with reached(settings) as hw:
-        count = await hw.jobs.cleanup(older_than=seconds, state=state, queue=queue or None)
-    return line({"dropped": count}, (f"dropped {plural(count, 'job')}", ""))
+        found = await hw.jobs.drop_old(older_than=seconds, state=state, queue=queue or None)
+    document, notes = {"dropped": found.dropped}, []
+    if found.kept:
+        document["kept"] = found.kept
+        notes.append(f"kept {plural(found.kept, 'job')}: others depend on them that may still run")
+    return line(document, (f"dropped {plural(found.dropped, 'job')}", ""), notes=notes)
 
 
 @command

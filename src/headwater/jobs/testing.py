@@ -12,7 +12,7 @@ often as a worker would, without waiting; what it fails with for good comes out.
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
@@ -22,7 +22,7 @@ import msgspec
 
 from headwater.clock import Clock, SystemClock
 from headwater.config import Durability, load_config
-from headwater.errors import InvalidOption, JobMissing, JobUnsuccessful
+from headwater.errors import InvalidOption, JobExists, JobMissing, JobUnsuccessful
 from headwater.log.job_operations import Enqueue, NewJob, Placed
 from headwater.log.job_operations import Enqueued as Accepted
 from headwater.log.operations import Operation
@@ -129,12 +129,21 @@ class _Captured:
                 f"{type(operation).__name__} needs a store, and the tests of this block have none:"
                 " headwater.jobs.testing takes what is enqueued"
             )
+        self.refuse_known(operation.jobs)
         return Accepted([await self.taken(job) for job in operation.jobs])
 
     async def taken(self, job: NewJob) -> Placed:
         """A call, written down."""
         call = self.write_down(job)
         return Placed(call.id, call.state)
+
+    def refuse_known(self, jobs: Sequence[NewJob]) -> None:
+        """Ids are given once, as in a store: all of these jobs are taken, or none."""
+        known = {call.id for call in self.enqueued}
+        for job in jobs:
+            if job.id and job.id in known:
+                raise JobExists(f"there is a job {job.id} already in this block; choose another id")
+            known.add(job.id)
 
     def write_down(self, job: NewJob) -> EnqueuedCall:
         """The call, in its place."""
@@ -145,6 +154,7 @@ class _Captured:
     def add_sync(self, job: NewJob) -> EnqueuedCall:
         """Take one that was enqueued where nothing can be awaited."""
         (checked,) = self.jobs.check_all([job])
+        self.refuse_known([checked])
         return self.write_down(checked)
 
 
@@ -208,6 +218,7 @@ class _Inline(_Captured):
     async def run(self, operation: Operation, durability: Durability | None = None) -> Any:
         if not isinstance(operation, Enqueue):
             return await super().run(operation, durability)
+        self.refuse_known(operation.jobs)
         calls = [self.write_down(job) for job in operation.jobs]
         for call in _in_order(calls):
             if trial := self._trial(call):
@@ -216,6 +227,7 @@ class _Inline(_Captured):
 
     def add_sync(self, job: NewJob) -> EnqueuedCall:
         (checked,) = self.jobs.check_all([job])
+        self.refuse_known([checked])
         call = self.write_down(checked)
         if trial := self._trial(call):
             self._run_sync(trial)

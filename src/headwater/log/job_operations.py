@@ -178,11 +178,14 @@ class WorkerAbout(msgspec.Struct, frozen=True, kw_only=True):
 class Changed(msgspec.Struct, frozen=True, omit_defaults=True):
     """The jobs that were changed. Those among them that ran and are to be cancelled are `asked_to_stop`: what becomes
     of them, their worker will say. `passed_over` were chosen and not retried, because another unfinished job has their
-    unique key."""
+    unique key, `orphaned` because one that they depend on was dropped. `kept` were chosen and not dropped, because a
+    job that may still run depends on them."""
 
     ids: list[str]
     passed_over: list[str] = []
     asked_to_stop: list[str] = []
+    kept: list[str] = []
+    orphaned: list[str] = []
 
 
 class Depart(Operation[Changed], frozen=True, kw_only=True):
@@ -241,11 +244,14 @@ class CancelJobs(ChooseJobs, frozen=True, kw_only=True):
 
 class RetryJobs(ChooseJobs, frozen=True, kw_only=True):
     """Give jobs that failed, died or were cancelled all their attempts again, from now on. One whose unique key another
-    unfinished job has is an error by its id, and passed over with `skip_unfit` or by a filter."""
+    unfinished job has, or that depends on one which was dropped, is an error by its id, and passed over with
+    `skip_unfit` or by a filter."""
 
 
 class DropJobs(ChooseJobs, frozen=True, kw_only=True):
-    """Forget jobs that have ended, with everything kept about them; with `before`, those that ended before it."""
+    """Forget jobs that have ended, with everything kept about them; with `before`, those that ended before it. What
+    waits for one of them is cancelled. One whose end another goes by that may still run (it is unfinished or dead) is
+    an error by its id, and kept with `skip_unfit` or by a filter."""
 
     before: Timestamp | None = None
 

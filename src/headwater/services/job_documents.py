@@ -52,6 +52,7 @@ class NewJobDocument(JobPolicy, frozen=True, kw_only=True, forbid_unknown_fields
 
 # Left out, it says nothing: what is empty is refused, so it cannot be what stands for that.
 Said = Annotated[str, msgspec.Meta(min_length=1)] | msgspec.UnsetType
+SaidList = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | msgspec.UnsetType
 
 
 class WrittenJobDocument(NewJobDocument, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,6 +60,9 @@ class WrittenJobDocument(NewJobDocument, frozen=True, kw_only=True, forbid_unkno
     to say something, and is not guessed at."""
 
     id: Said = msgspec.UNSET  # type: ignore[assignment]
+    command: Said = msgspec.UNSET  # type: ignore[assignment]
+    argv: SaidList = msgspec.UNSET  # type: ignore[assignment]
+    type: Said = msgspec.UNSET  # type: ignore[assignment]
     queue: Said = msgspec.UNSET  # type: ignore[assignment]
     cwd: Said = msgspec.UNSET  # type: ignore[assignment]
     batch: Said = msgspec.UNSET  # type: ignore[assignment]

@@ -9,6 +9,7 @@ from headwater.errors import HeadwaterError, JobMissing
 from headwater.log.operations import Touch
 from headwater.model.job import FINISHED, JOBS_QUEUE, JobState
 from headwater.model.selection import Selection
+from headwater.outage import through_outages
 from headwater.services.follow import Followers
 from headwater.stores.contract import Store
 from headwater.stores.job_questions import FindJobStates
@@ -53,7 +54,9 @@ class JobWaits:
     async def close(self) -> None:
         """Tell those who still wait that nothing more will come."""
         if self._asking is not None:
-            await self._asking
+            # In an outage it would ask for as long as that lasts.
+            self._asking.cancel()
+            await asyncio.wait([self._asking])
         for future in self._futures():
             future.cancel()
 
@@ -73,7 +76,8 @@ class JobWaits:
                 database = self._again.pop()
                 names = list(self._waiting.get(database, ()))
                 if names:
-                    self._settle(database, names, await self._store.ask(FindJobStates(database, names)))
+                    asked = partial(self._store.ask, FindJobStates(database, names))
+                    self._settle(database, names, await through_outages(asked))
         except Exception:
             log.exception("those who wait for jobs could not be answered; the next change of a job tries again")
         finally:

@@ -103,6 +103,14 @@ class DeclaredSchedule(msgspec.Struct, frozen=True):
         return (self.cron, self.every_seconds, self.timezone) == times and job == known.job
 
 
+class DroppedJobs(msgspec.Struct, frozen=True):
+    """How many jobs were forgotten, and how many of those that were meant are kept because a job that may still run
+    depends on them: at most 1,000 of these are counted."""
+
+    dropped: int
+    kept: int
+
+
 class JobHandle:
     """A job that was handed in: its id, and the way to its end."""
 
@@ -247,7 +255,8 @@ class Jobs:
 
     async def retry(self, *ids: str, skip_unfit: bool = False) -> Sequence[str]:
         """Give jobs that failed, died or were cancelled all their attempts again, from now on. JobUnfit when another
-        unfinished job has the unique key of one; `skip_unfit` leaves those out, and those that have moved on."""
+        unfinished job has the unique key of one, or a job that one depends on was dropped; `skip_unfit` leaves those
+        out, and those that have moved on."""
         return await self._change(RetryJobs(database=self.database, ids=_names(ids), skip_unfit=skip_unfit))
 
     async def retry_dead(
@@ -269,22 +278,30 @@ class Jobs:
         return await self._run(operation)
 
     async def drop(self, *ids: str, skip_unfit: bool = False) -> Sequence[str]:
-        """Forget jobs that have ended."""
+        """Forget jobs that have ended; what waits for one of them is cancelled. JobUnfit when a job that may still run
+        (it is unfinished or dead) goes by the end of one; `skip_unfit` keeps those."""
         return await self._change(DropJobs(database=self.database, ids=_names(ids), skip_unfit=skip_unfit))
 
     async def cleanup(
         self, *, older_than: Seconds = 0.0, state: JobState | str = JobState.COMPLETED, queue: str | None = None
     ) -> int:
-        """Forget jobs that ended in `state` more than `older_than` seconds ago; how many."""
+        """Forget jobs that ended in `state` more than `older_than` seconds ago; how many. One that a job depends on
+        which may still run is kept."""
+        return (await self.drop_old(older_than=older_than, state=state, queue=queue)).dropped
+
+    async def drop_old(
+        self, *, older_than: Seconds = 0.0, state: JobState | str = JobState.COMPLETED, queue: str | None = None
+    ) -> DroppedJobs:
+        """The same as `cleanup`; how many were forgotten, and how many are kept for jobs that may still run."""
         seconds = seconds_of("older_than", older_than)
         check_range("older_than", seconds, 0, SECONDS_MAX)
         before = Timestamp(self.service.clock.now() - int(seconds * SECOND))
         name = check_said_name("queue", queue)
         chosen = DropJobs(database=self.database, state=check_state(state), queue=name, before=before, limit=BITE)
         dropped = 0
-        while found := len(await self._change(chosen)):
-            dropped += found
-        return dropped
+        while (changed := await self._run(chosen)).ids:
+            dropped += len(changed.ids)
+        return DroppedJobs(dropped, len(changed.kept))
 
     async def pause(self, queue: str = QUEUE_DEFAULT) -> None:
         """Hand out no more jobs of a queue. Those that run go on."""

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from headwater.errors import HeadwaterError, InvalidOption
+from headwater.outage import level_of
 from headwater.services.callables import check_no_generator, check_takes_one, is_async, let_be, undone
 from headwater.services.checks import check_number
 from headwater.services.consumption import Consumption
@@ -126,7 +127,7 @@ class Run:
                 if not error.retryable:
                     raise
                 pause = min(2 * pause or PAUSE_SECONDS, PAUSE_SECONDS_MAX)
-                log.warning("run goes on in %g s: %s", pause, error)
+                log.log(level_of(error), "run goes on in %g s: %s", pause, error)
             except asyncio.CancelledError:
                 if self._is_to_leave():
                     raise

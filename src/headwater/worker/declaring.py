@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from headwater.errors import HeadwaterError
+from headwater.outage import level_of
 from headwater.services.jobs import Jobs
 from headwater.worker.functions import Functions
 from headwater.worker.settlement import ERROR_PAUSE_SECONDS
@@ -21,5 +22,6 @@ async def declare(jobs: Jobs, functions: Functions) -> None:
         except HeadwaterError as error:
             if not error.retryable:
                 raise
-            log.warning("what the functions declare could not be brought to the store, trying again: %s", error)
+            told = "what the functions declare could not be brought to the store, trying again: %s"
+            log.log(level_of(error), told, error)
         await asyncio.sleep(ERROR_PAUSE_SECONDS)

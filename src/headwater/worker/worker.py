@@ -18,6 +18,7 @@ from headwater.log.job_operations import Capacity, Claimed, ClaimedJob, JobRepor
 from headwater.log.operations import Touch
 from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, JobNumber, JobOutcome, WorkerSettings, runs_command
 from headwater.model.selection import Selection
+from headwater.outage import level_of
 from headwater.services.jobs import Jobs, JobService
 from headwater.stores.job_questions import FindJobsReady
 from headwater.stores.job_starts import JobStarts, starts_path
@@ -316,7 +317,7 @@ class Worker:
         except (Closed, StoreReplaced):
             raise
         except HeadwaterError as error:
-            log.warning("no jobs could be claimed, trying again: %s", error)
+            log.log(level_of(error), "no jobs could be claimed, trying again: %s", error)
             self._look = True
             await asyncio.sleep(ERROR_PAUSE_SECONDS)
             return
@@ -363,7 +364,7 @@ class Worker:
             except (Closed, StoreReplaced):
                 return
             except HeadwaterError as error:
-                log.warning("the heartbeat failed, the next one is due soon: %s", error)
+                log.log(level_of(error), "the heartbeat failed, the next one is due soon: %s", error)
                 await asyncio.sleep(ERROR_PAUSE_SECONDS)
 
     def _beaten(self, beating: asyncio.Task[None]) -> None:

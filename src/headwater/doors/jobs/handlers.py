@@ -269,10 +269,10 @@ async def clean_up(site: Site, request: Request, body: shapes.CleanUp) -> Respon
         check_use(request, body.queue)
     else:
         require_all(request.principal, Scope.ADMIN)
-    dropped = await jobs_of(site, request).cleanup(
+    found = await jobs_of(site, request).drop_old(
         older_than=body.older_than, state=body.state, queue=body.queue or None
     )
-    return json_response(shapes.Dropped(dropped))
+    return json_response(shapes.Dropped(found.dropped, found.kept))
 
 
 async def pause(site: Site, request: Request, queue: str) -> Response:

@@ -37,7 +37,7 @@ ROUTES = with_own_names(
             handler=handlers.show,
             summary="One job with its attempts",
             scope=Scope.SUBMIT_JOBS,
-            or_scope=Scope.ADMIN,
+            or_scopes=(Scope.ADMIN,),
             gives=documents.FullJobDocument,
         ),
         Route(
@@ -46,7 +46,7 @@ ROUTES = with_own_names(
             handler=handlers.wait,
             summary="One job once it has ended, or when the time is over",
             scope=Scope.SUBMIT_JOBS,
-            or_scope=Scope.ADMIN,
+            or_scopes=(Scope.ADMIN,),
             gives=documents.FullJobDocument,
         ),
         _read(

@@ -108,10 +108,11 @@ class ChangedNames(msgspec.Struct, frozen=True):
     ids: list[str]
 
 
-class Dropped(msgspec.Struct, frozen=True):
-    """How many jobs were forgotten."""
+class Dropped(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many jobs were forgotten, and how many are kept because a job that may still run depends on them."""
 
     dropped: int
+    kept: int = 0
 
 
 class QueuePaused(msgspec.Struct, frozen=True):

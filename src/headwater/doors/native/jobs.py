@@ -83,7 +83,8 @@ async def _their_ids(site: Site, request: Request, choice: ChooseJobs, changed: 
     def seen(names: list[str]) -> list[str]:
         return [name for name in names if request.principal.may_see_name(name)]
 
-    return Changed(seen(changed.ids), seen(changed.passed_over), seen(changed.asked_to_stop))
+    left = (seen(changed.passed_over), seen(changed.asked_to_stop), seen(changed.kept), seen(changed.orphaned))
+    return Changed(seen(changed.ids), *left)
 
 
 async def _check_new_schedule(site: Site, request: Request, put: PutSchedule) -> PutSchedule:
@@ -158,7 +159,7 @@ async def _their_types(
 
 
 # Whoever adds jobs may see what became of them.
-_one = Rule(scope=Scope.SUBMIT_JOBS, or_scope=Scope.ADMIN, check=_check_job)
+_one = Rule(scope=Scope.SUBMIT_JOBS, or_scopes=(Scope.ADMIN,), check=_check_job)
 _some = Rule(scope=Scope.ADMIN, show=_of_their_queues)
 
 QUESTIONS: dict[type[Question[Any]], Rule] = {

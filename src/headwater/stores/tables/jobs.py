@@ -7,7 +7,7 @@ go on and writes the books, so that no path can forget one of them.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headwater.clock import SECOND, SteadyClock, Timestamp
+from headwater.clock import SteadyClock, Timestamp
 from headwater.errors import JobMissing, JobUnfit
 from headwater.log.job_operations import (
     Beat,
@@ -47,9 +47,10 @@ from headwater.model.job import (
 )
 from headwater.stores.job_questions import FindJobsReady
 from headwater.stores.tables.catalog import Catalog
-from headwater.stores.tables.connection import Columns, Connection, Text
+from headwater.stores.tables.connection import Columns, Connection
 from headwater.stores.tables.job_books import JobBooks, JobChange
 from headwater.stores.tables.job_dependents import JobDependents
+from headwater.stores.tables.job_drops import JobDrops
 from headwater.stores.tables.job_foresight import JobForesight
 from headwater.stores.tables.job_intake import JobIntake
 from headwater.stores.tables.job_keys import JobKeys
@@ -73,7 +74,6 @@ from headwater.stores.tables.subject import Handlers, Read, Subject
 
 PROMOTED_AT_ONCE = 1_000
 ERROR_LENGTH_MAX = 16_384
-MINUTES_KEPT = 30 * 24 * 60
 
 Move = tuple[JobRow, Verdict, JobReport | None]
 # Whether a job without limits may run, when the next one comes due, when a lane is worth a look.
@@ -109,6 +109,7 @@ class Jobs(Subject):
         self._types = JobTypes(connection)
         self._keys = JobKeys(connection)
         self.intake = JobIntake(connection, self.queues, self._types, self._lanes, self.books, self._cancel_rows)
+        self._drops = JobDrops(connection, self.queues, self.books, self._dependents, self._chosen, self._cancel_rows)
         self._schedules = JobSchedules(connection, self.intake, self.books)
         self._settings = JobSettings(self.queues, self._types, self._lanes, self.books)
         self._foresight = JobForesight(self.queues, self._types, self._lanes, self.books)
@@ -128,11 +129,11 @@ class Jobs(Subject):
             Depart: self.depart,
             StopWorkers: self.workers.stop,
             Rescue: self.rescue,
-            Prune: self.prune,
+            Prune: self._drops.prune,
             SweepLanes: self._lanes.sweep,
             CancelJobs: self.cancel,
             RetryJobs: self.retry,
-            DropJobs: self.drop,
+            DropJobs: self._drops.drop,
             **self._settings.handlers(),
             PutSchedule: self._schedules.put,
             ChangeSchedule: self._schedules.change,
@@ -270,7 +271,7 @@ class Jobs(Subject):
             queue = self.queues.by_id(number)
             self.books.moved(queue, "processing", "completed", len(times))
             self.books.ran(queue, sum(times))
-        self._settle_dependents(dict.fromkeys((row.number for row in rows), JobState.COMPLETED), now)
+        self._move(self._dependents_of(dict.fromkeys((row.number for row in rows), JobState.COMPLETED), now), now)
 
     def heartbeat(self, operation: Heartbeat, now: Timestamp) -> Beat:
         """Keep a worker's lease and take its notes."""
@@ -341,62 +342,39 @@ class Jobs(Subject):
             self._connection.run(self._sql.ask_to_cancel, (now, numbers_of(running)))
             for row in running:
                 self.books.control(self.queues.by_id(row.queue_id).database, "cancel", row.id)
-        resting = [row for row in rows if row.state != JobState.PROCESSING]
-        self._move(
-            [(row, Verdict(JobState.CANCELLED, row.attempts), cancellation(row, reason)) for row in resting], now
-        )
+        self._move(_cancellations([row for row in rows if row.state != JobState.PROCESSING], reason), now)
 
     def retry(self, operation: RetryJobs, now: Timestamp) -> Changed:
-        """Give jobs all their attempts again, unless another has their unique key meanwhile."""
+        """Give jobs all their attempts again, unless another has their unique key meanwhile, or one that they depend on
+        is gone, or cancelled and not retried with them: they could wait for it for ever, or run without its result."""
         chosen = self._chosen(operation, RETRYABLE, "retried", now)
-        held = self._keys.held_elsewhere(operation.database, chosen)
+        orphaned = self._dependents.orphaned(chosen)
+        held = self._keys.held_elsewhere(operation.database, [row for row in chosen if row.number not in orphaned])
+        stuck = self._dependents.stuck([row for row in chosen if row.number not in held and row.number not in orphaned])
         if operation.ids and not operation.skip_unfit:
             for row in chosen:
-                if row.number in held:
-                    raise JobUnfit(f"job {row.id} cannot be retried: job {held[row.number]} has its unique key")
-        rows = [row for row in chosen if row.number not in held]
+                why = ""
+                if row.number in orphaned:
+                    why = "a job that it depends on was dropped; add it anew"
+                elif row.number in held:
+                    why = f"job {held[row.number]} has its unique key"
+                elif row.number in stuck:
+                    why = "a job that it depends on is cancelled; retry that one with it"
+                if why:
+                    raise JobUnfit(f"job {row.id} cannot be retried: {why}")
+        orphaned |= stuck
+        rows = [row for row in chosen if row.number not in held and row.number not in orphaned]
         self._keys.regain(operation.database, rows, now)
         moves: list[Move] = []
         for row in rows:
             moves.append((row, Verdict(first_state(now, now, waits=row.waits > 0), 0, now), None))
         self._move(moves, now)
-        return Changed([row.id for row in rows], passed_over=[row.id for row in chosen if row.number in held])
-
-    def drop(self, operation: DropJobs, now: Timestamp) -> Changed:
-        """Forget jobs that have ended."""
-        rows = self._chosen(operation, FINISHED, "dropped", now, operation.before)
-        self._forget_jobs(rows, now)
-        return Changed([row.id for row in rows])
-
-    def prune(self, operation: Prune, now: Timestamp) -> Changed:
-        """Forget old results, old jobs and old counts; the dead stay until somebody has looked at them."""
-        expired = self._connection.rows(self._sql.expire_results, (now, operation.limit), Text)
-        found = sorted(name for (name,) in expired)
-        for database in self.queues.databases():
-            kept = self.queues.worker_settings(database).retention
-            before = now - int(kept * SECOND)
-            for queue in self.queues.of(database) if kept else []:
-                for state in (JobState.COMPLETED, JobState.CANCELLED):
-                    values = (queue.id, state.value, before, "", operation.limit, now)
-                    rows = self._rows(self._sql.jobs_finished_before, *values)
-                    self._forget_jobs(rows, now)
-                    found += [row.id for row in rows]
-        self._connection.run(self._sql.drop_minutes, (now // (60 * SECOND) - MINUTES_KEPT,))
-        return Changed(found)
-
-    def _forget_jobs(self, rows: Sequence[JobRow], now: Timestamp) -> None:
-        if not rows:
-            return
-        numbers = numbers_of(rows)
-        orphans = self._dependents.waiting_for(numbers)
-        self._cancel_rows(orphans, "a job that it depends on was dropped", now)
-        for row in rows:
-            self.books.moved(self.queues.by_id(row.queue_id), JobState(row.state), None)
-        self._connection.run(self._sql.raise_meta, ("last_job", max(row.number for row in rows)))
-        sql = self._sql
-        for statement in (sql.drop_job_attempts, sql.drop_job_needs, sql.drop_job_dependents, sql.drop_jobs):
-            self._connection.run(statement, (numbers,))
-        self._connection.run(self._sql.drop_unique, (numbers,))
+        self._connection.run(self._sql.clear_errors, (numbers_of(rows),))
+        return Changed(
+            [row.id for row in rows],
+            passed_over=[row.id for row in chosen if row.number in held],
+            orphaned=[row.id for row in chosen if row.number in orphaned],
+        )
 
     def _chosen(
         self,
@@ -435,9 +413,13 @@ class Jobs(Subject):
     # ── one way for all changes ──
 
     def _move(self, moves: Sequence[Move], now: Timestamp) -> None:
-        """Jobs go to other states, with everything that follows from it."""
-        if not moves:
-            return
+        """Jobs go to other states, with everything that follows from it. Whoever waited for them follows level by
+        level: a chain of jobs is as long as somebody makes it, and no call stack is."""
+        while moves:
+            moves = self._dependents_of(self._move_level(moves, now), now)
+
+    def _move_level(self, moves: Sequence[Move], now: Timestamp) -> dict[int, JobState]:
+        """These jobs alone go to other states; those of them that have ended."""
         self._connection.executemany(self._sql.move_job, [update_of(*move, now) for move in moves])
         attempts = [
             attempt_of(row, verdict, report, now) for row, verdict, report in moves if leaves_attempt(row, report)
@@ -449,8 +431,7 @@ class Jobs(Subject):
         self._lanes.entered((row.lane for row, verdict, _ in moves if verdict.state is pending), now)
         for row, verdict, report in moves:
             self._book(row, verdict, report, now)
-        ended = {row.number: verdict.state for row, verdict, _ in moves if verdict.state in FINISHED}
-        self._settle_dependents(ended, now)
+        return {row.number: verdict.state for row, verdict, _ in moves if verdict.state in FINISHED}
 
     def _book(self, row: JobRow, verdict: Verdict, report: JobReport | None, now: Timestamp) -> None:
         queue = self.queues.by_id(row.queue_id)
@@ -461,15 +442,16 @@ class Jobs(Subject):
         if row.state == JobState.PROCESSING:
             self.books.ran(queue, ran_micros(row, report, now))
 
-    def _settle_dependents(self, ended: dict[int, JobState], now: Timestamp) -> None:
-        """Whoever waited for jobs that have ended goes on, or is cancelled with them."""
+    def _dependents_of(self, ended: dict[int, JobState], now: Timestamp) -> list[Move]:
+        """Where those go that waited for jobs which have ended: on, or to the cancelled with them."""
         if not ended:
-            return
+            return []
         free, lost = self._dependents.settle(ended, now)
+        moves: list[Move] = []
         for row in free:
             state = first_state(now, Timestamp(row.run_at), waits=False)
-            self._move([(row, Verdict(state, row.attempts, Timestamp(row.run_at)), None)], now)
-        self._cancel_rows(lost, "a job that it depends on was cancelled", now)
+            moves.append((row, Verdict(state, row.attempts, Timestamp(row.run_at)), None))
+        return [*moves, *_cancellations(lost, "a job that it depends on was cancelled")]
 
     def _tell(self, rows: Sequence[JobRow], state: JobState) -> None:
         for row in rows:
@@ -488,6 +470,11 @@ class Jobs(Subject):
 def question_of(claim: Claim, now: Timestamp) -> FindJobsReady:
     """Whether such a claim would get something."""
     return FindJobsReady(claim.database, claim.queues, now, claim.functions, claim.worker, claim.capacity)
+
+
+def _cancellations(rows: Sequence[JobRow], reason: str) -> list[Move]:
+    """Jobs that do not run go to the cancelled."""
+    return [(row, Verdict(JobState.CANCELLED, row.attempts), cancellation(row, reason)) for row in rows]
 
 
 def _earliest(times: Sequence[int | None], now: Timestamp) -> Timestamp | None:

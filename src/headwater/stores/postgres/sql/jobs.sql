@@ -55,9 +55,12 @@ SELECT number, id, queue_id, lane, state, type, attempts, attempts_max, token, w
 FROM hw_jobs WHERE number = ANY (hw_numbers($1)) ORDER BY number;
 
 -- name: jobs_held_of
--- Those of these jobs that a worker holds.
-SELECT number, id, queue_id, lane, state, type, attempts, attempts_max, token, worker, started_at, run_at, waits, work
-FROM hw_jobs WHERE number = ANY (hw_numbers($1)) AND worker = $2 AND state = 'processing' ORDER BY number;
+-- Those of these jobs that a worker holds. Found by their numbers first: by its worker each is one among all that the
+-- worker has had, and the list would be read once for each of those.
+WITH asked AS MATERIALIZED (
+    SELECT number, id, queue_id, lane, state, type, attempts, attempts_max, token, worker, started_at, run_at, waits, work
+    FROM hw_jobs WHERE number = ANY (hw_numbers($1)))
+SELECT * FROM asked WHERE worker = $2 AND state = 'processing' ORDER BY number;
 
 -- name: jobs_held
 -- All jobs that a worker holds.
@@ -70,13 +73,26 @@ SELECT number, id, queue_id, lane, state, type, attempts, attempts_max, token, w
 FROM hw_jobs WHERE queue_id = $1 AND state IN ('scheduled', 'failed') AND run_at <= $2 ORDER BY run_at, number LIMIT $3;
 
 -- name: jobs_finished_before
--- Jobs of a queue that ended in this state before a time, but for those whose unique key is still kept for them.
+-- Jobs of a queue that ended in this state before a time, but for those whose unique key is still kept for them, and those
+-- whose end a job goes by that may still run. A value and not EXISTS: that could become a join over all jobs.
 SELECT number, id, queue_id, lane, state, type, attempts, attempts_max, token, worker, started_at, run_at, waits, work
 FROM hw_jobs WHERE queue_id = $1 AND state = $2 AND state IN ('completed', 'dead', 'cancelled')
   AND finished_at <= $3 AND ($4 = '' OR type = $4)
   AND (unique_key IS NULL OR NOT EXISTS (
     SELECT 1 FROM hw_job_unique u
     WHERE u.database = hw_jobs.database AND u.key = hw_jobs.unique_key AND u.job = hw_jobs.number AND u.until > $6))
+  AND (
+    SELECT d.job FROM hw_job_dependencies d JOIN hw_jobs j ON j.number = d.job
+    WHERE d.needs = hw_jobs.number AND d.met = 1 AND j.state NOT IN ('completed', 'cancelled') LIMIT 1) IS NULL
+ORDER BY finished_at, number LIMIT $5;
+
+-- name: jobs_needed_before
+-- Jobs of a queue that ended in this state before a time, and whose end a job goes by that may still run.
+SELECT id FROM hw_jobs WHERE queue_id = $1 AND state = $2 AND state IN ('completed', 'dead', 'cancelled')
+  AND finished_at <= $3 AND ($4 = '' OR type = $4)
+  AND (
+    SELECT d.job FROM hw_job_dependencies d JOIN hw_jobs j ON j.number = d.job
+    WHERE d.needs = hw_jobs.number AND d.met = 1 AND j.state NOT IN ('completed', 'cancelled') LIMIT 1) IS NOT NULL
 ORDER BY finished_at, number LIMIT $5;
 
 -- name: ready_heads
@@ -157,9 +173,14 @@ DELETE FROM hw_job_dependencies WHERE job = ANY (hw_numbers($1));
 DELETE FROM hw_job_dependencies WHERE needs = ANY (hw_numbers($1));
 
 -- name: expire_results
--- Drop results whose time is over.
+-- Drop results whose time is over, but for those that a job is to get which may still run.
 UPDATE hw_jobs SET result = NULL, expires_at = NULL
-WHERE number IN (SELECT number FROM hw_jobs WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2) RETURNING id;
+WHERE number IN (
+  SELECT n.number FROM hw_jobs n WHERE n.expires_at <= $1
+    AND (
+      SELECT d.job FROM hw_job_dependencies d JOIN hw_jobs j ON j.number = d.job
+      WHERE d.needs = n.number AND d.met = 1 AND j.state NOT IN ('completed', 'cancelled') LIMIT 1) IS NULL
+  ORDER BY n.expires_at LIMIT $2) RETURNING id;
 
 -- name: add_dependency
 -- A job needs another.
@@ -169,6 +190,25 @@ ON CONFLICT DO NOTHING;
 -- name: open_dependents
 -- Who still waits for these jobs, and whether their end is enough.
 SELECT needs, job, settled FROM hw_job_dependencies WHERE needs = ANY (hw_numbers($1)) AND met = 0 ORDER BY needs, job;
+
+-- name: needed_by
+-- Jobs whose end others go by that may still run, with each of those.
+SELECT d.needs, d.job, j.id FROM hw_job_dependencies d JOIN hw_jobs j ON j.number = d.job
+WHERE d.needs = ANY (hw_numbers($1)) AND d.met = 1 AND j.state NOT IN ('completed', 'cancelled') ORDER BY d.needs, d.job;
+
+-- name: orphaned_jobs
+-- Those of these jobs of which something that they depend on was dropped.
+SELECT number FROM hw_jobs WHERE number = ANY (hw_numbers($1))
+  AND depends > (SELECT count(*) FROM hw_job_dependencies d WHERE d.job = hw_jobs.number) ORDER BY number;
+
+-- name: cancelled_needs
+-- Those of these jobs that still need one which was cancelled to complete, with each of those.
+SELECT d.job, d.needs FROM hw_job_dependencies d JOIN hw_jobs n ON n.number = d.needs
+WHERE d.job = ANY (hw_numbers($1)) AND d.met = 0 AND d.settled = 0 AND n.state = 'cancelled' ORDER BY d.job, d.needs;
+
+-- name: clear_errors
+-- These jobs begin anew: what went wrong before is told by their attempts.
+UPDATE hw_jobs SET error = NULL WHERE number = ANY (hw_numbers($1));
 
 -- name: meet_dependency
 -- This wait is over.
