@@ -52,6 +52,25 @@ async def test_a_push_is_answered_with_its_place(orders: headwater.Queue) -> Non
     assert first.written_at is not None
 
 
+@pytest.mark.parametrize("lanes", [1, 2, 16])
+async def test_each_receipt_of_a_push_with_and_without_transaction_ids_is_of_its_own_message(
+    orders: headwater.Queue, lanes: int
+) -> None:
+    await orders.configure(lanes=lanes)
+    names = [str(number) for number in range(8)]
+    first = {name: await orders.push(name, transaction_id=name) for name in names}
+    told = {}
+    for name in names:
+        known = headwater.Outgoing(payload="known", transaction_id=name)
+        new, again = await orders.push_many([headwater.Outgoing(payload=f"new {name}"), known])
+        assert (new.duplicate, again.duplicate) == (False, True)
+        assert (again.partition, again.offset) == (first[name].partition, first[name].offset)
+        told[new.partition, new.offset] = f"new {name}"
+    found = {(message.partition, message.offset): message.payload for message in await orders.pop(batch=100)}
+    assert len(found) == 16
+    assert told.items() <= found.items()
+
+
 async def test_a_push_from_memory_has_no_place_yet(orders: headwater.Queue) -> None:
     receipt = await orders.push(1, durability="memory")
     assert (receipt.offset, receipt.durability) == (None, Durability.MEMORY)

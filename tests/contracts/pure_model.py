@@ -22,6 +22,7 @@ class Options:
     window: int = 300 * SECOND
     retention: int = 0
     completed_retention: int = 0
+    size_max: int = 0
 
 
 @dataclass
@@ -41,6 +42,8 @@ class PartitionModel:
 
     segments: list[Segment] = field(default_factory=list)
     start: int = 0
+    only_for: str = ""
+    priority: int = 0
 
     @property
     def end(self) -> int:
@@ -50,12 +53,28 @@ class PartitionModel:
         (segment,) = [segment for segment in self.segments if segment.first <= offset < segment.end]
         return segment.entries[offset - segment.first][0]
 
+    def identity(self, offset: int) -> str:
+        (segment,) = [segment for segment in self.segments if segment.first <= offset < segment.end]
+        return segment.entries[offset - segment.first][1]
+
     def find(self, identity: str, since: int) -> int | None:
         for segment in reversed(self.segments):
             places = [offset for offset, (_, name) in enumerate(segment.entries, segment.first) if name == identity]
             if places and segment.written_at >= since:
                 return places[0]
         return None
+
+
+@dataclass(frozen=True, order=True)
+class Letter:
+    """A dead letter."""
+
+    group: str
+    partition: str
+    offset: int
+    payload: Any
+    identity: str
+    priority: int
 
 
 @dataclass
@@ -111,16 +130,21 @@ class PureLog:
         self.lanes: dict[str, PartitionModel] = {}
         self.readers: dict[str, dict[str, Reader]] = {}
         self.lost: dict[str, int] = {}
-        self.buried: list[tuple[str, str, int]] = []
+        self.buried: list[Letter] = []
 
     # ── pushing and dropping ──
 
-    def push(self, pushes: list[tuple[str, list[tuple[Any, str]]]], now: int) -> list[list[int]]:
-        """The offsets that each push of one commit gets."""
+    def push(self, pushes: list[tuple[str, list[tuple[Any, str]]]], now: int) -> list[list[int] | str]:
+        """The offsets that each push of one commit gets, or the code of the error that refuses it."""
         fresh: dict[str, list[tuple[Any, str]]] = {}
-        answers = []
+        answers: list[list[int] | str] = []
+        taken = self.waiting()
         for name, entries in pushes:
-            lane, added = self.lanes.setdefault(name, PartitionModel()), fresh.setdefault(name, [])
+            if self.options.size_max and taken + len(entries) > self.options.size_max:
+                answers.append("queue_full")
+                continue
+            taken += len(entries)
+            lane, added = self.lane(name), fresh.setdefault(name, [])
             offsets = []
             for payload, identity in entries:
                 offset = self._known(lane, added, identity, now)
@@ -133,6 +157,41 @@ class PureLog:
             if added:
                 self.lanes[name].segments.append(Segment(self.lanes[name].end, now, added))
         return answers
+
+    def lane(self, name: str) -> PartitionModel:
+        """The partition of this name, which says whose it is and how urgent."""
+        if name in self.lanes:
+            return self.lanes[name]
+        only_for, priority = "", 0
+        if name.startswith("Default/priority-"):
+            priority = int(name.removeprefix("Default/priority-"))
+        elif name.startswith("headwater/requeued/"):
+            place, only_for = name.removeprefix("headwater/requeued/").split("/")
+            priority = int(place.partition("-")[2] or 0)
+        lane = self.lanes[name] = PartitionModel(only_for=only_for, priority=priority)
+        return lane
+
+    def requeue(self, letter: Letter, all_groups: bool, now: int) -> None:
+        """Deliver a dead letter once more: to its group, or to all in the partition that it came from."""
+        if all_groups:
+            nowhere = f"Default/priority-{letter.priority}" if letter.priority else "Default"
+            name = nowhere if letter.partition.startswith("headwater/") else letter.partition
+        elif letter.group not in self.readers:
+            raise Refused("not_found")
+        else:
+            place = f"0-{letter.priority}" if letter.priority else "0"
+            name = f"headwater/requeued/{place}/{letter.group}"
+        lane = self.lane(name)
+        lane.segments.append(Segment(lane.end, now, [(letter.payload, letter.identity)]))
+        self.buried.remove(letter)
+
+    def delete_group(self, group: str) -> bool:
+        """Whether there was one. What is for it alone goes with it."""
+        for lane in self.lanes.values():
+            if lane.only_for == group:
+                lane.start, lane.segments = lane.end, []
+        self.lost.pop(group, None)
+        return self.readers.pop(group, None) is not None
 
     def _known(self, lane: PartitionModel, added: list[tuple[Any, str]], identity: str, now: int) -> int | None:
         if not identity or not self.options.window:
@@ -159,7 +218,7 @@ class PureLog:
     def _is_over(self, name: str, segment: Segment, now: int) -> bool:
         if self.options.retention and segment.written_at <= now - self.options.retention:
             return True
-        readers = [readers.get(name) for readers in self.readers.values()]
+        readers = [readers.get(name) for _, readers in self.reading(name)]
         passed = bool(readers) and all(reader and reader.position >= segment.end for reader in readers)
         completed = self.options.completed_retention
         if not completed or not passed or segment.written_at > now - completed:
@@ -169,16 +228,24 @@ class PureLog:
 
     # ── popping ──
 
+    def reading(self, name: str) -> list[tuple[str, dict[str, Reader]]]:
+        """The groups that read a partition."""
+        lane = self.lanes[name]
+        return [(group, readers) for group, readers in self.readers.items() if lane.only_for in ("", group)]
+
     def meet(self, group: str) -> dict[str, Reader]:
         """The group's places, also in partitions that are new to it."""
         self.lost.setdefault(group, 0)
         readers = self.readers.setdefault(group, {})
         for name, lane in self.lanes.items():
-            readers.setdefault(name, Reader(floor=lane.start))
+            if lane.only_for in ("", group):
+                readers.setdefault(name, Reader(floor=lane.start))
         return readers
 
     def deliverable(self, group: str, name: str, batch: int, now: int) -> list[int]:
         """The offsets that a pop of this partition must get now; a lease that ran out ends by this question."""
+        if name not in self.readers[group]:
+            return []
         reader, lane = self.readers[group][name], self.lanes[name]
         if reader.lease is not None and reader.lease.until <= now:
             self.expire(group, name, now)
@@ -191,7 +258,17 @@ class PureLog:
         found = [offset for offset in range(position, lane.end) if offset not in reader.done]
         if position < again_to:
             found = [offset for offset in found if offset < again_to][: 1 if single else batch]
-        return found[:batch]
+        return self._told_apart(lane, found[:batch])
+
+    @staticmethod
+    def _told_apart(lane: PartitionModel, offsets: list[int]) -> list[int]:
+        """Those before the first whose transaction id the batch has already."""
+        seen: set[str] = set()
+        for count, identity in enumerate(map(lane.identity, offsets)):
+            if identity in seen:
+                return offsets[:count]
+            seen |= {identity} - {""}
+        return offsets
 
     def lease(self, group: str, name: str, offsets: list[int], token: int, until: int) -> tuple[int, int]:
         """The store has leased these; how many attempts and how many lost records it must have told."""
@@ -242,7 +319,12 @@ class PureLog:
 
     def _bury(self, group: str, name: str, offsets: list[int]) -> None:
         """Of a record that retention dropped meanwhile, nothing is left to be kept."""
-        self.buried += [(group, name, offset) for offset in offsets if offset >= self.lanes[name].start]
+        lane = self.lanes[name]
+        self.buried += [
+            Letter(group, name, offset, lane.payload(offset), lane.identity(offset), lane.priority)
+            for offset in offsets
+            if offset >= lane.start
+        ]
 
     def _back_off(self, reader: Reader) -> int:
         """Twice as long each time, at most five minutes."""
@@ -289,10 +371,41 @@ class PureLog:
         return told
 
     def lag(self, group: str) -> int:
-        met = self.readers[group]
-        return sum(
-            lane.end - max(met[name].position, lane.start)
-            if name in met
-            else sum(len(segment.entries) for segment in lane.segments)
-            for name, lane in self.lanes.items()
-        )
+        """What waits for a group."""
+        return sum(self.lag_in(group, name) for name, lane in self.lanes.items() if lane.only_for in ("", group))
+
+    def lag_in(self, group: str, name: str) -> int:
+        """What waits for a group in a partition: not what it has acked in another order. All, where it has not been."""
+        lane, reader = self.lanes[name], self.readers[group].get(name)
+        if reader is None:
+            return lane.end - lane.start
+        return len(set(range(max(reader.position, lane.start), lane.end)) - reader.done)
+
+    def waiting(self) -> int:
+        """What waits in each partition for the group that is slowest there; all of it, where no group reads."""
+        total = 0
+        for name, lane in self.lanes.items():
+            total += max((self.lag_in(group, name) for group, _ in self.reading(name)), default=lane.end - lane.start)
+        return total
+
+
+class PureReceipts:
+    """Messages that name no partition. Which lane each gets is the store's choice; what each is told of it is not."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, int], Any] = {}
+        self._places: dict[str, tuple[str, int]] = {}
+
+    def check(self, entries: list[tuple[Any, str]], places: list[tuple[str, int]], duplicates: set[int]) -> None:
+        """One push of payloads with their ids: the place that each was told, and which of them were there before."""
+        assert len(places) == len(entries)
+        for index, ((payload, identity), place) in enumerate(zip(entries, places, strict=True)):
+            before = self._places.get(identity)
+            assert (index in duplicates) == (before is not None), (index, entries)
+            if before is not None:
+                assert place == before
+                continue
+            assert place not in self.kept
+            self.kept[place] = payload
+            if identity:
+                self._places[identity] = place

@@ -79,7 +79,12 @@ STORES = 2
 # ── what the state machine draws from ──
 
 which = st.integers(0, STORES - 1)
-partitions = st.sampled_from(["a", "b"])
+# What a message with a priority goes to: it names none.
+URGENT = "Default/priority-5"
+partitions = st.sampled_from(["a", "b", URGENT])
+popped_partitions = st.sampled_from(
+    ["a", "b", URGENT, "Default", *[f"headwater/requeued/{place}/{group}" for place in ("0", "0-5") for group in "gh"]]
+)
 groups = st.sampled_from(["g", "h"])
 outcomes = st.sampled_from([outcome.value for outcome in Outcome])
 pushes = st.lists(
@@ -96,6 +101,7 @@ queue_options = st.fixed_dictionaries(
         "retention_seconds": st.sampled_from([0, 50]),
         "completed_retention_seconds": st.sampled_from([0, 10]),
         "deduplication_seconds": st.sampled_from([0, 10, 300]),
+        "size_max": st.sampled_from([0, 0, 8]),
     },
 )
 

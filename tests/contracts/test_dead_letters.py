@@ -15,6 +15,7 @@ from headwater.log.operations import (
     Reap,
     Requeue,
     Retain,
+    Seek,
     Transaction,
 )
 from headwater.model.cursor import Outcome
@@ -184,6 +185,20 @@ async def test_dead_letters_of_a_group_that_is_gone_stay_until_it_is_said_who_ge
     assert await log.drain(group="another") == [0, 0]
 
 
+async def test_dead_letters_of_other_groups_are_requeued_by_their_ids_when_a_group_is_gone(log: Log) -> None:
+    await log.push("a")
+    for group in ("gone", "here"):
+        await log.settle(await log.take(group=group), Outcome.DEAD)
+    await log.run(DeleteGroup(group="gone"))
+    with pytest.raises(QueueMissing, match=r"no group 'gone' any more, and nothing was requeued.*by their ids"):
+        await log.run(Requeue(queue="orders"))
+    assert await log.drain(group="here") == []
+    ids = [letter.id for letter in await log.dead_letters() if letter.group == "here"]
+    assert (await log.run(Requeue(queue="orders", ids=ids))).count == 1
+    assert await log.drain(group="here") == ["a"]
+    assert [letter.group for letter in await log.dead_letters()] == ["gone"]
+
+
 @pytest.mark.parametrize("wrong", [{"to": "orders"}, {"to": "other", "all_groups": True}])
 async def test_a_requeue_that_says_two_things_is_refused(log: Log, wrong: dict[str, Any]) -> None:
     await bury(log, 1)
@@ -335,3 +350,84 @@ async def test_a_requeued_id_is_known_in_the_other_queue(log: Log) -> None:
     await log.settle(await log.take(), Outcome.DEAD)
     await log.run(Requeue(queue="orders", to="by-hand"))
     assert (await log.push(1, ids=["t"], queue="by-hand", partition="")).count == 0
+
+
+@pytest.mark.parametrize("priority", [0, 7])
+@pytest.mark.parametrize("has_read", [True, False], ids=["has read it", "has not read it"])
+async def test_a_requeued_record_goes_to_no_other_group_whatever_its_priority(
+    log: Log, other: Log, priority: int, has_read: bool
+) -> None:
+    await log.configure(retry_limit=0)
+    await log.pop(group="other")
+    await log.push("a", partition="", priority=priority)
+    if has_read:
+        assert await log.drain(group="other") == ["a"]
+    await log.settle(await log.take(group="billing"), Outcome.DEAD)
+    await log.run(Requeue(queue="orders"))
+    assert await log.drain(group="other") == ([] if has_read else ["a"])
+    assert await log.drain(group="later") == ["a"]
+    assert await log.drain(group="from-now-on", subscribe="new") == []
+    assert {group: (await other.group(group)).lag for group in ("other", "later", "billing")} == {
+        "other": 0,
+        "later": 0,
+        "billing": 1,
+    }
+    assert await other.drain(group="billing") == ["a"]
+
+
+async def test_a_group_is_not_moved_where_it_does_not_read(log: Log) -> None:
+    """A position that is only remembered would let it pop what was requeued for another."""
+    await log.push("a")
+    await log.drain(group="other")
+    await log.settle(await log.take(group="billing"), Outcome.DEAD)
+    await log.run(Requeue(queue="orders"))
+    place = requeued_name("billing", 0)
+    with pytest.raises(QueueMissing, match="group 'other' does not read partition"):
+        await log.run(Seek(queue="orders", group="other", partition=place))
+    assert await log.pop(group="other", partition=place) == []
+    assert await log.drain(group="billing") == ["a"]
+
+
+async def test_a_deleted_group_leaves_nothing_that_was_requeued_for_it(log: Log, other: Log) -> None:
+    await log.configure(size_max=3, retry_limit=0)
+    await log.push(1, 2, 3)
+    await log.settle(await log.take(3, group="old"), Outcome.DEAD)
+    assert await log.drain(group="live") == [1, 2, 3]
+    await log.run(Requeue(queue="orders"))
+    assert (await log.queue()).waiting == 3
+    with pytest.raises(QueueFull):
+        await log.push(4)
+    await log.run(DeleteGroup(queue="orders", group="old"))
+    status = await other.queue()
+    assert (status.waiting, status.records) == (0, 3)
+    await other.push(4)
+    assert await other.drain(group="live") == [4]
+    assert await other.drain(group="old") == [1, 2, 3, 4]
+
+
+async def test_a_group_that_only_loses_its_positions_keeps_what_was_requeued_for_it(log: Log) -> None:
+    await bury(log, 1)
+    await log.run(Requeue(queue="orders"))
+    await log.run(DeleteGroup(queue="orders", group=GROUP_DEFAULT, keep_beginning=True))
+    assert await log.drain() == [0, 0]
+
+
+async def test_a_group_that_is_deleted_everywhere_leaves_the_requeued_of_others(log: Log) -> None:
+    for queue in ("orders", "mail"):
+        await log.push("a", queue=queue)
+        for group in ("old", "live"):
+            await log.settle(await log.take(queue=queue, group=group), Outcome.DEAD)
+        await log.run(Requeue(queue=queue))
+    await log.run(DeleteGroup(group="old"))
+    for queue in ("orders", "mail"):
+        assert (await log.queue(queue)).waiting == 1
+        assert await log.drain(queue=queue, group="live") == ["a"]
+
+
+async def test_partitions_for_one_group_do_not_count_against_the_bound_of_a_queue(log: Log) -> None:
+    await log.configure(lanes=1, partitions_max=2)
+    await bury(log, 1, "a")
+    await log.run(Requeue(queue="orders"))
+    await log.push(1, partition="b")
+    with pytest.raises(QueueFull, match="has 2 partitions"):
+        await log.push(1, partition="c")

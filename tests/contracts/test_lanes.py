@@ -1,5 +1,8 @@
 """Messages without a partition: spread over lanes, popped together, recognised again; queues that were there before."""
 
+from random import Random
+from typing import Any
+
 import pytest
 
 from headwater.errors import InvalidOption
@@ -8,7 +11,9 @@ from headwater.model.names import PARTITION_DEFAULT
 from headwater.model.queue import LANES_DEFAULT
 from headwater.model.spreading import lane_name, lane_of_id
 from headwater.stores.questions import ListPartitions, ListQueues
+from tests.contracts.clock import FakeClock
 from tests.contracts.log import QUEUE, Log, ack, payloads, push, record
+from tests.contracts.pure_model import PureReceipts
 
 LOOSE = ""
 
@@ -99,6 +104,68 @@ async def test_a_push_with_and_without_ids_answers_for_every_message(log: Log) -
     assert [after[number] for number in range(1, 20, 2)] == [before[number] for number in range(1, 20, 2)]
     assert len({part.partition for part in again.parts if any(ids[member] == "" for member in part.members)}) > 5
     assert len(await log.drain(partitions=0)) == 30
+
+
+def places_in(pushed: Pushed) -> list[tuple[str, int]]:
+    """Partition and offset that each message of a push is told, in the order of the push."""
+    if not pushed.parts:
+        return [(pushed.partition, offset) for offset in pushed.offsets()]
+    names = {member: part.partition for part in pushed.parts for member in part.members}
+    return [(names[index], offset) for index, offset in enumerate(pushed.offsets())]
+
+
+async def kept_at(log: Log) -> dict[tuple[str, int], Any]:
+    """What the log holds, by its place."""
+    return {
+        (segment.lane.partition, offset): payload
+        for segment in await log.read()
+        for offset, payload in enumerate(payloads(segment), segment.first_offset)
+    }
+
+
+async def test_a_lane_that_gets_a_whole_push_answers_for_each_message_with_and_without_an_id(log: Log) -> None:
+    """The message with an id comes last, and all of them go to the lane of that id: there is no other."""
+    await log.configure(lanes=2)
+    name = next(name for name in map(str, range(100)) if lane_of_id(name, 2) == 1)
+    first = await log.push("first", ids=[name], partition=LOOSE)
+    again = await log.push("new", "known", ids=["", name], partition=LOOSE)
+    assert (first.partition, again.partition, again.parts) == (lane_name(1), lane_name(1), [])
+    assert again.duplicates == {1: first.first_offset}
+    assert (await kept_at(log))[places_in(again)[0]] == "new"
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("lanes", [1, 2, 16])
+async def test_every_message_of_a_push_is_told_its_own_place(log: Log, lanes: int, seed: int) -> None:
+    await log.configure(lanes=lanes)
+    random, model, numbers = Random(seed), PureReceipts(), iter(range(1_000))
+    for _ in range(10):
+        chosen = [
+            [(next(numbers), random.choice(["", "", *map(str, range(8))])) for _ in range(random.randint(1, 5))]
+            for _ in range(random.randint(1, 2))
+        ]
+        pushes = [
+            push(*[payload for payload, _ in entries], ids=[name for _, name in entries], partition=LOOSE)
+            for entries in chosen
+        ]
+        for entries, pushed in zip(chosen, await log.results(*pushes), strict=True):
+            model.check(entries, places_in(pushed), set(pushed.duplicates))
+            assert pushed.count == len(entries) - len(pushed.duplicates)
+    assert await kept_at(log) == model.kept
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 16])
+async def test_which_message_of_a_later_push_is_known_already_is_told_of_the_right_one(
+    log: Log, clock: FakeClock, lanes: int
+) -> None:
+    await log.configure(lanes=lanes)
+    names = [str(number) for number in range(8)]
+    await log.push(*names, ids=names, partition=LOOSE, delay_seconds=60)
+    for name in names:
+        pushed = await log.push(f"new {name}", f"known {name}", ids=["", name], partition=LOOSE, delay_seconds=60)
+        assert (list(pushed.duplicates), list(pushed.due)) == ([1], [1])
+    clock.advance(60)
+    assert sorted(await log.drain(partitions=0)) == sorted([*names, *(f"new {name}" for name in names)])
 
 
 async def test_a_key_repeats_the_answer_of_a_push_that_was_spread(log: Log) -> None:

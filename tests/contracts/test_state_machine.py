@@ -1,6 +1,7 @@
 """Random operations against every store and against the pure model: they must agree on every answer."""
 
 import asyncio
+import copy
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -23,6 +24,7 @@ from headwater.log.operations import (
     Operation,
     Pop,
     Popped,
+    Requeue,
     Retain,
     Seek,
     Transaction,
@@ -30,18 +32,19 @@ from headwater.log.operations import (
 from headwater.model.names import Offset
 from headwater.model.record import decode_payload
 from headwater.stores.open import open_store
-from headwater.stores.questions import ListGroups
+from headwater.stores.questions import DeadLetter, ListGroups
 from tests.contracts.clock import FakeClock
 from tests.contracts.factories import FACTORIES, Factory
 from tests.contracts.log import Log, payloads, push
-from tests.contracts.pure_model import SECOND, PureLog, Refused
+from tests.contracts.pure_model import SECOND, Letter, PureLog, Refused
 from tests.contracts.random_operations import (
     QUEUE,
     STORES,
+    URGENT,
     ack_of,
     groups,
     outcomes,
-    partitions,
+    popped_partitions,
     pushes,
     queue_options,
     which,
@@ -67,7 +70,8 @@ class StoreMachine(RuleBasedStateMachine):
         folder = self.stack.enter_context(tempfile.TemporaryDirectory())
         self.address = self.wait(self.stack.enter_async_context(self.factory(Path(folder))))
         self.logs = [self.wait(self.open()) for _ in range(STORES)]
-        self.run_one(0, Configure(queue=QUEUE, options={"retry_jitter": 0}))
+        # One lane, so that it is known where messages go that name no partition.
+        self.run_one(0, Configure(queue=QUEUE, options={"retry_jitter": 0, "lanes": 1}))
         self.configure(0, {"completed_retention_seconds": 0})
 
     def wait(self, work: Awaitable[Result]) -> Result:
@@ -106,7 +110,7 @@ class StoreMachine(RuleBasedStateMachine):
         operations, entries = self.make_pushes(chosen)
         expected = self.model.push(entries, self.now)
         results = self.results(store, *operations)
-        assert [result.offsets() for result in results] == expected
+        assert [offsets_in(result) for result in results] == expected
 
     def make_pushes(self, chosen: list[tuple[str, list[str]]]) -> tuple[list[Operation], list[Any]]:
         operations: list[Operation] = []
@@ -114,7 +118,9 @@ class StoreMachine(RuleBasedStateMachine):
         for partition, ids in chosen:
             numbers = list(range(self.pushed, self.pushed + len(ids)))
             self.pushed += len(ids)
-            operations.append(push(*numbers, ids=ids, partition=partition))
+            is_urgent = partition == URGENT
+            place = {"partition": "", "priority": 5} if is_urgent else {"partition": partition}
+            operations.append(push(*numbers, ids=ids, **place))
             entries.append((partition, list(zip(numbers, ids, strict=True))))
         return operations, entries
 
@@ -131,9 +137,10 @@ class StoreMachine(RuleBasedStateMachine):
             "retention_seconds": "retention",
             "completed_retention_seconds": "completed_retention",
             "deduplication_seconds": "window",
+            "size_max": "size_max",
         }
         for name, value in options.items():
-            setattr(self.model.options, names[name], value if name == "retry_limit" else value * SECOND)
+            setattr(self.model.options, names[name], value * SECOND if name.endswith("_seconds") else value)
 
     @rule(store=which)
     def retain(self, store: int) -> None:
@@ -155,7 +162,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     # ── popping ──
 
-    @rule(store=which, group=groups, partition=partitions, batch=st.integers(1, 5), auto_ack=st.booleans())
+    @rule(store=which, group=groups, partition=popped_partitions, batch=st.integers(1, 5), auto_ack=st.booleans())
     def pop_partition(self, store: int, group: str, partition: str, batch: int, auto_ack: bool) -> None:
         operation = Pop(queue=QUEUE, group=group, partition=partition, batch=batch, auto_ack=auto_ack)
         popped: Popped = self.run_one(store, operation)
@@ -169,14 +176,16 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(store=which, group=groups, batch=st.integers(1, 5))
     def pop_any_partition(self, store: int, group: str, batch: int) -> None:
-        """Which partition comes is the store's choice; that one comes, and what is in it, is not."""
+        """Which of the most urgent partitions comes is the store's choice; that one comes, and what it has, is not."""
         self.reap(store)
         popped: Popped = self.run_one(store, Pop(queue=QUEUE, group=group, batch=batch))
         self.model.meet(group)
         possible = {name: self.model.deliverable(group, name, batch, self.now) for name in self.model.lanes}
         assert bool(popped.batches) == any(possible.values())
+        most_urgent = max((self.model.lanes[name].priority for name in possible if possible[name]), default=0)
         for found in popped.batches:
             assert list(found.offsets) == possible[found.partition]
+            assert self.model.lanes[found.partition].priority == most_urgent
             self.check_batch(found, auto_ack=False)
 
     def check_batch(self, batch: Batch, auto_ack: bool) -> None:
@@ -260,13 +269,18 @@ class StoreMachine(RuleBasedStateMachine):
     def ack_and_push_together(self, store: int, data: st.DataObject, chosen: list[tuple[str, list[str]]]) -> None:
         batch = self.choose(data)
         operations, entries = self.make_pushes(chosen)
+        before = copy.deepcopy(self.model)
         expected = self.expect(lambda: self.model_settle(batch, None))
         (result,) = self.results(store, Transaction(operations=[ack_of(batch, None), *operations]))
-        if isinstance(result, HeadwaterError):
+        if isinstance(expected, str):
             assert expected == result.code
             return
-        assert expected == seen_in(result.results[0])
         pushed = [offsets for entry in entries for offsets in self.model.push([entry], self.now)]
+        if "queue_full" in pushed:
+            assert result.code == "queue_full"
+            self.model = before
+            return
+        assert expected == seen_in(result.results[0])
         assert [answer.offsets() for answer in result.results[1:]] == pushed
 
     # ── moving ──
@@ -276,6 +290,10 @@ class StoreMachine(RuleBasedStateMachine):
     def seek(self, store: int, group: str, data: st.DataObject) -> None:
         partition = data.draw(st.sampled_from(sorted(self.model.lanes)), label="partition")
         lane = self.model.lanes[partition]
+        if lane.only_for not in ("", group):
+            (refused,) = self.results(store, Seek(queue=QUEUE, group=group, partition=partition, create=True))
+            assert refused.code == "not_found"
+            return
         to = data.draw(st.one_of(st.sampled_from(["beginning", "end"]), st.integers(0, lane.end)), label="to")
         if isinstance(to, int):
             operation = Seek(queue=QUEUE, group=group, partition=partition, offset=Offset(to), create=True)
@@ -290,9 +308,32 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(store=which, group=groups)
     def delete_group(self, store: int, group: str) -> None:
         deleted = self.run_one(store, DeleteGroup(group=group, queue=QUEUE))
-        assert deleted.count == (self.model.readers.pop(group, None) is not None)
-        self.model.lost.pop(group, None)
+        assert deleted.count == self.model.delete_group(group)
         self.batches = [batch for batch in self.batches if batch.group != group]
+
+    @rule(store=which, chosen=pushes, group=groups, data=st.data())
+    def push_and_bury(self, store: int, chosen: list[tuple[str, list[str]]], group: str, data: st.DataObject) -> None:
+        """Records die by several steps in a row; here by one, so that there is something to requeue."""
+        self.push(store, chosen)
+        for partition in sorted({partition for partition, _ in chosen}):
+            self.pop_partition(store, group, partition, 5, False)
+            if self.batches and (self.batches[-1].group, self.batches[-1].partition) == (group, partition):
+                batch = self.batches[-1]
+                said = dict.fromkeys([int(offset) for offset in batch.offsets], "dead")
+                self.check_report(store, ack_of(batch, said), batch, said)
+        if self.model.buried:
+            self.requeue(store, data, all_groups=False)
+
+    @precondition(lambda self: self.model.buried)
+    @rule(store=which, data=st.data(), all_groups=st.booleans())
+    def requeue(self, store: int, data: st.DataObject, all_groups: bool) -> None:
+        """One at a time: in which order those of one commit died is the store's choice."""
+        chosen = data.draw(st.sampled_from(sorted(self.model.buried)), label="dead letter")
+        place = (chosen.group, chosen.partition, chosen.offset)
+        found = [letter for letter in self.wait(self.logs[store].dead_letters()) if place_of(letter) == place]
+        expected = self.expect(lambda: self.model.requeue(chosen, all_groups, self.now))
+        (result,) = self.results(store, Requeue(queue=QUEUE, ids=[found[0].id], all_groups=all_groups))
+        assert expected == (result.code if isinstance(result, HeadwaterError) else None)
 
     @rule(seconds=st.sampled_from([0.5, 1, 5, 20, 60, 301]))
     def let_time_pass(self, seconds: float) -> None:
@@ -313,6 +354,7 @@ class StoreMachine(RuleBasedStateMachine):
         log = self.logs[self.looks % STORES]
         self.the_log_is_the_same(log)
         self.the_groups_are_the_same(log)
+        assert self.wait(log.queue()).waiting == self.model.waiting()
         self.the_dead_letters_are_the_same(log)
 
     def the_log_is_the_same(self, log: Log) -> None:
@@ -331,9 +373,16 @@ class StoreMachine(RuleBasedStateMachine):
 
     def the_dead_letters_are_the_same(self, log: Log) -> None:
         letters = self.wait(log.dead_letters())
-        found = [(letter.group, letter.partition, letter.offset) for letter in letters]
-        assert sorted(found) == sorted(self.model.buried)
+        assert sorted(map(place_of, letters)) == sorted(map(place_of, self.model.buried))
         assert all(decode_payload(letter.record.data) < self.pushed for letter in letters)
+
+
+def offsets_in(result: Any) -> list[int] | str:
+    return result.code if isinstance(result, HeadwaterError) else result.offsets()
+
+
+def place_of(letter: DeadLetter | Letter) -> tuple[str, str, int]:
+    return letter.group, letter.partition, letter.offset
 
 
 def seen_in(acked: Any) -> tuple[bool, list[int]]:

@@ -5,7 +5,7 @@ import logging
 
 from headwater.clock import Clock
 from headwater.config import Config
-from headwater.errors import Closed, StoreFull, StoreReplaced, StoreSilent
+from headwater.errors import Closed, StoreFull, StoreReplaced
 from headwater.housekeeping.forgetter import Forgetter
 from headwater.housekeeping.index_builder import IndexBuilder
 from headwater.housekeeping.job_pruner import JobPruner
@@ -16,6 +16,7 @@ from headwater.housekeeping.promoter import Promoter
 from headwater.housekeeping.reserver import Reserver
 from headwater.housekeeping.retainer import Retainer
 from headwater.log.committer import Committer
+from headwater.outage import OUTAGES
 from headwater.stores.contract import Chore, Store
 
 log = logging.getLogger(__name__)
@@ -83,8 +84,8 @@ class Keeper:
                 count = await chore.run()
             except (Closed, StoreReplaced):
                 return
-            except (StoreFull, StoreSilent):
-                # The committer tells of a full disk, once for everybody, and the bucket of its silence.
+            except (StoreFull, *OUTAGES):
+                # The committer tells of a full disk, once for everybody, and a store of its outage.
                 self.errors[chore.name] += 1
                 await asyncio.sleep(ERROR_PAUSE_SECONDS)
                 continue

@@ -19,7 +19,7 @@ class Retainer(Periodic):
         while True:
             retained = await self._submit(Retain(after=after))
             dropped += retained.records
-            if not retained.segments:
+            if not retained.segments and not retained.rooms:
                 after = retained.after
                 if not after:
                     return dropped

@@ -27,6 +27,7 @@ from headwater.model.cursor import Outcome
 from headwater.model.histogram import Histogram
 from headwater.model.names import Lsn
 from headwater.model.principal import Principal
+from headwater.outage import OUTAGES, PAUSE_SECONDS
 from headwater.services.deadlines import Deadlines
 from headwater.services.follow import Followers
 from headwater.services.messages import ack_of
@@ -197,9 +198,12 @@ class Intentions:
         self._happened += 1
         if self.gate is not None:
             self.gate.doubt()
+        self._look_elsewhere_in(ELSEWHERE_SECONDS)
+
+    def _look_elsewhere_in(self, seconds: float) -> None:
         if self.count and self._elsewhere_timer is None:
             loop = asyncio.get_running_loop()
-            self._elsewhere_timer = loop.call_later(ELSEWHERE_SECONDS, self._look_elsewhere)
+            self._elsewhere_timer = loop.call_later(seconds, self._look_elsewhere)
 
     def _look_elsewhere(self) -> None:
         self._elsewhere_timer = None
@@ -207,12 +211,16 @@ class Intentions:
 
     async def _serve_ready(self) -> None:
         """Serve the keys that have something to lease: one question for all of them, without the write lock."""
-        if self.gate is not None:
-            # What was committed elsewhere may be that pops are held off.
-            await self.gate.look()
         keys = list(self._lines)
         names = {(key.database, key.queue, key.group) for key in keys if key.queue}
-        ready = set(await self._store.ask(ListReady(list(names), self._clock.now())))
+        try:
+            if self.gate is not None:
+                # What was committed elsewhere may be that pops are held off.
+                await self.gate.look()
+            ready = set(await self._store.ask(ListReady(list(names), self._clock.now())))
+        except OUTAGES:
+            self._look_elsewhere_in(PAUSE_SECONDS)
+            return
         for key in keys:
             line = self._lines.get(key)
             if line is not None and (not key.queue or (key.database, key.queue, key.group) in ready):

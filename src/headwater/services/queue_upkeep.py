@@ -242,8 +242,9 @@ class QueueUpkeep:
         there were. An empty list of ids is none of them.
 
         Each goes to the group that it failed for, and to no other. `all_groups` delivers it to all of them, in the
-        partition it came from; `to` pushes it to another queue. All of them go a thousand at a time: an error leaves
-        those before it requeued.
+        partition it came from; `to` pushes it to another queue. When the group of one was deleted, neither is said and
+        none of them goes: name the others by their ids. All of them go a thousand at a time: an error leaves those
+        before it requeued.
         """
         operation = Requeue(
             database=self.database,

@@ -5,7 +5,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
 from headwater.clock import Clock
@@ -37,7 +37,7 @@ from headwater.services.life import Life
 from headwater.services.pop_lines import IsKnown
 from headwater.services.verbs import Verbs, check_push
 from headwater.stores.contract import Counts, Store, Traits
-from headwater.stores.questions import Answer, FindLane, FindLastLsn, Question
+from headwater.stores.questions import Answer, FindIdentity, FindLane, FindLastLsn, Question
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +67,12 @@ class Queues(Verbs):
         self._standing = Durability.WRITTEN if config.durability is Durability.MEMORY else config.durability
         self._committer = committer
         self.followers = followers
+        self._identity = ""
         committer.on_orphan = self._take_back
         self.life = Life("this store", "async with headwater.open(...) as hw:")
         self.holdings = Holdings()
+        # Waited for while the store still takes something: for whoever has something left to write down.
+        self.before_close: list[Callable[[], Awaitable[None]]] = []
         self.intentions = Intentions(
             self._pop_together, self.submit_and_forget, store, followers, clock, config.waiters_max
         )
@@ -267,6 +270,11 @@ class Queues(Verbs):
     async def last_lsn(self) -> Lsn:
         """Where the log ends now."""
         return await self.store.ask(FindLastLsn())
+
+    async def identity(self) -> str:
+        """Which store it is. It stays while a store is open: whoever has one open that is restored has to open anew."""
+        self._identity = self._identity or await self.store.ask(FindIdentity())
+        return self._identity
 
     async def follow(self, database: str, queue: str, after: Lsn) -> Steps:
         """The log of a queue from an LSN on."""

@@ -7,6 +7,7 @@ their records; and so is whatever a transaction holds.
 import msgspec
 
 from headwater.config import Config
+from headwater.errors import InvalidOption
 from headwater.log.operations import Operation, Pop, Push, Transaction
 from headwater.model.names import check_name
 from headwater.model.record import encode_payload
@@ -17,6 +18,8 @@ from headwater.services.verbs import check_pop, check_push
 
 def admit_ready(operation: Operation, config: Config) -> Operation:
     """The operation as it may be handed in; raises when it may not be."""
+    if not isinstance(operation, Operation):
+        raise InvalidOption(f"operations must be of headwater.log.operations; got {type(operation).__name__}")
     check_name("database", operation.database)
     if isinstance(operation, Transaction):
         steps = [admit_ready(step, config) for step in operation.operations]

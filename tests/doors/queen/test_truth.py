@@ -157,6 +157,26 @@ def test_a_report_must_be_of_a_partition_that_its_lease_holds(client: httpx.Clie
 # ── what is odd is refused before anything is leased, or told ──
 
 
+@pytest.mark.parametrize(("first", "second"), [("completed", "failed"), ("dlq", "completed"), ("retry", "dlq")])
+@pytest.mark.parametrize("by_offset", [False, True], ids=["by the same name", "by id and by offset"])
+def test_a_second_report_on_a_message_in_one_request_is_refused(
+    client: httpx.Client, first: str, second: str, by_offset: bool
+) -> None:
+    """And the first counts: which of them is the last word would be chance to whoever reads the answer."""
+    push(client, 1, transactionId="m1", partition="p")
+    push(client, 2, transactionId="m2", partition="p")
+    message, _ = pop(client, batch=2)
+    twice = [report(message, status=first), report(message, status=second)]
+    if by_offset:
+        twice[1] = {**twice[1], "transactionId": "@0"}
+    together = client.post("/api/v1/transaction", json={"operations": [{"type": "ack", **said} for said in twice]})
+    assert together.json()["code"] == "unknown_record"
+    told = client.post("/api/v1/ack/batch", json={"acknowledgments": twice}).json()
+    assert [one["success"] for one in told] == [True, False]
+    assert told[1]["code"] == "unknown_record"
+    assert ask(client, "dlq", queue="orders")["total"] == (first == "dlq")
+
+
 def test_conflation_is_refused_before_anything_is_leased(client: httpx.Client) -> None:
     push(client, 1)
     answer = client.get("/api/v1/pop/queue/orders", params={"conflation": "true"})
@@ -295,6 +315,9 @@ def test_pages_of_partitions_follow_each_other(client: httpx.Client) -> None:
         push(client, number, partition=f"p{number}")
     pages = [ask(client, "resources/partitions", queue="orders", limit=2, offset=offset) for offset in (0, 2, 4)]
     assert [[one["name"] for one in page["partitions"]] for page in pages] == [["p0", "p1"], ["p2", "p3"], ["p4"]]
+    push(client, "other", queue="mail", partition="p0")
+    assert [page["total"] for page in pages] == [5, 5, 5]
+    assert ask(client, "resources/partitions", limit=1)["total"] == 6
 
 
 @pytest.mark.parametrize("path", ["resources/queues", "status/queues"])

@@ -4,7 +4,7 @@ Reports on one lease travel together as one operation. A report that cannot be t
 others count.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET
@@ -79,10 +79,12 @@ async def settle(site: Site, request: Request, reports: Sequence[Acknowledgment]
             results.update((index, _refused(index, reports[index], error)) for index in members)
             continue
         taken = leases.setdefault(lease, [])
+        named = {_record(reports[index]) for index in taken}
         for index in members:
-            refusal = _refusal(reports[index])
+            refusal = _refusal(reports[index]) or _repetition(reports[index], named)
             if refusal is None:
                 taken.append(index)
+                named.add(_record(reports[index]))
             else:
                 results[index] = _refused(index, reports[index], refusal)
     chosen = {lease: members for lease, members in leases.items() if members}
@@ -105,6 +107,18 @@ def _refusal(report: MessageReport) -> HeadwaterError | None:
             f"{report.offset}"
         )
     return None
+
+
+def _record(report: MessageReport) -> int | str:
+    """The message that a report is about."""
+    return report.offset if report.offset is not None else parse_record(report.transaction_id or "")
+
+
+def _repetition(report: MessageReport, named: Collection[int | str]) -> HeadwaterError | None:
+    """What is wrong with a report on a message that another of the same request has settled."""
+    if _record(report) not in named:
+        return None
+    return UnknownRecord(f"message {_name(report)!r:.80} is named twice in one request: the first report on it counts")
 
 
 async def _hand_in(
@@ -202,7 +216,10 @@ def operation_of(database: str, lease: Lease, reports: Sequence[MessageReport]) 
     outcomes: dict[int | str, Outcome] = {}
     errors: dict[int | str, str] = {}
     for report in reports:
-        name = report.offset if report.offset is not None else parse_record(report.transaction_id or "")
+        repetition = _repetition(report, outcomes)
+        if repetition is not None:
+            raise repetition
+        name = _record(report)
         outcomes[name] = _outcomes[report.status]
         if report.error:
             errors[name] = report.error[:ERROR_LENGTH_MAX]

@@ -171,7 +171,8 @@ async def list_partitions(site: Site, request: Request, query: PartitionsQuery) 
         check_use(request, query.queue)
     principal, wanted = request.principal, query.offset + query.limit
     found = await site.queues.ask(ListPartitions(principal.database, query.queue, wanted, query.after, principal.reach))
-    return json_response(views.PartitionViews([show_partition(status) for status in found[query.offset :]]))
+    total = sum(status.partitions for status in await _queues(site, request) if query.queue in ("", status.queue))
+    return json_response(views.PartitionViews([show_partition(status) for status in found[query.offset :]], total))
 
 
 async def clear_queue(site: Site, request: Request, query: ClearQuery, queue: str) -> Response:

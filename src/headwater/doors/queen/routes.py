@@ -95,7 +95,7 @@ QUEUES = (
         transaction,
         "Pushes and reports that take effect together or not at all",
         Scope.CONSUME,
-        or_scope=Scope.PUBLISH,
+        or_scopes=(Scope.PUBLISH,),
         gives=shape.TransactionResponse,
     ),
     post(
@@ -128,7 +128,7 @@ GROUPS = (
         groups.list_groups,
         "All groups, how far behind each is",
         Scope.METRICS,
-        or_scope=Scope.SUBSCRIBE,
+        or_scopes=(Scope.SUBSCRIBE,),
         gives=list[groups.GroupSummary],
     ),
     get(
@@ -136,7 +136,7 @@ GROUPS = (
         groups.list_lagging,
         "Groups whose oldest waiting message is older than this",
         Scope.METRICS,
-        or_scope=Scope.SUBSCRIBE,
+        or_scopes=(Scope.SUBSCRIBE,),
         gives=list[groups.GroupSummary],
     ),
     get(
@@ -144,7 +144,7 @@ GROUPS = (
         groups.show_group,
         "Where a group stands, by queue and partition",
         Scope.METRICS,
-        or_scope=Scope.SUBSCRIBE,
+        or_scopes=(Scope.SUBSCRIBE,),
         gives=dict[str, views.GroupDetail],
     ),
     delete(
@@ -273,7 +273,7 @@ RESOURCES = (
         resources.list_queues,
         "The queues with their sizes",
         Scope.METRICS,
-        or_scope=Scope.SUBSCRIBE,
+        or_scopes=(Scope.SUBSCRIBE,),
         gives=views.QueueViews,
     ),
     get(
@@ -281,7 +281,7 @@ RESOURCES = (
         resources.show_one_queue,
         "One queue with its options, partitions and groups",
         Scope.METRICS,
-        or_scope=Scope.SUBSCRIBE,
+        or_scopes=(Scope.SUBSCRIBE,),
         gives=views.WholeQueue,
     ),
     get(
@@ -289,7 +289,7 @@ RESOURCES = (
         resources.list_partitions,
         "The partitions with where their messages begin and end",
         Scope.METRICS,
-        or_scope=Scope.SUBSCRIBE,
+        or_scopes=(Scope.SUBSCRIBE,),
         gives=views.PartitionViews,
     ),
     get("/api/v1/status", resources.show_status, "This server at a glance", Scope.METRICS, gives=views.Status),
@@ -298,7 +298,7 @@ RESOURCES = (
         resources.list_queue_status,
         "The queues with their sizes and groups",
         Scope.METRICS,
-        or_scope=Scope.SUBSCRIBE,
+        or_scopes=(Scope.SUBSCRIBE,),
         gives=views.WatchedQueues,
     ),
     get(
@@ -306,7 +306,7 @@ RESOURCES = (
         resources.show_one_queue,
         "One queue with its options, partitions and groups",
         Scope.METRICS,
-        or_scope=Scope.SUBSCRIBE,
+        or_scopes=(Scope.SUBSCRIBE,),
         gives=views.WholeQueue,
     ),
     get(

@@ -91,9 +91,10 @@ class PartitionView(Struct, frozen=True, rename="camel"):
 
 
 class PartitionViews(Struct, frozen=True):
-    """Some partitions."""
+    """Some partitions, and how many there are on all pages."""
 
     partitions: list[PartitionView]
+    total: int
 
 
 class GroupView(Struct, frozen=True, rename="camel"):

@@ -69,7 +69,8 @@ class Group(msgspec.Struct, frozen=True, gc=False):
 
 
 class Catalog(Subject):
-    """Looks names up and makes what is missing. `generation` rises whenever there may be new partitions."""
+    """Looks names up and makes what is missing. `generation` rises whenever there may be new partitions, `rereads`
+    whenever more may wait for a group than before: one was made, moved back or deleted."""
 
     def __init__(self, connection: Connection, codec: Codec) -> None:
         self._connection = connection
@@ -80,6 +81,7 @@ class Catalog(Subject):
         self.version = -1
         self._newest_partition = 0
         self.generation = 0
+        self.rereads = 0
         self._queues: dict[tuple[str, str], Queue] = {}
         self._partitions: dict[tuple[int, str], Partition] = {}
         self._partitions_by_id: dict[int, Partition] = {}
@@ -90,6 +92,7 @@ class Catalog(Subject):
     def forget(self) -> None:
         """Drop everything remembered. What a group has met may have been undone: it meets its partitions again."""
         self.generation += 1
+        self.rereads += 1
         self._queues.clear()
         self._partitions.clear()
         self._partitions_by_id.clear()
@@ -238,10 +241,17 @@ class Catalog(Subject):
     def add_group(self, queue: Queue, name: str, since_lsn: Lsn, now: Timestamp) -> Group:
         """A new group that reads what came after `since_lsn`."""
         self._connection.run(self._sql.add_group, (queue.id, name, since_lsn, now))
+        self.rereads += 1
         group = self.find_group(queue, name)
         if group is None:
             raise InvalidOption(f"group {name!r} could not be made")
         return group
+
+    def take_back_group(self, group: Group) -> None:
+        """Remove a group that this very commit has made, of which nobody else knows."""
+        self._connection.run(self._sql.drop_group_cursors, (group.id,))
+        self._connection.run(self._sql.drop_group, (group.id,))
+        self._groups.pop((group.queue.id, group.name), None)
 
     def move_group(self, group: Group, since_lsn: Lsn, discovered: int) -> None:
         """Change from where a group reads partitions it has not met."""

@@ -65,6 +65,10 @@ class Cursors(Subject):
         self._known.clear()
         self._unwritten.clear()
 
+    def forget_group(self, group: Group) -> None:
+        """Drop what is not written yet of one group, which goes."""
+        self._unwritten.pop(group.id, None)
+
     def catch_up(self, seen: Seen) -> None:
         """Others may have popped and reported."""
         self.forget()

@@ -107,7 +107,8 @@ class DeadLetters(Subject):
         gone = sorted(name for name in names if self._catalog.find_group(queue, name) is None)
         if gone:
             raise QueueMissing(
-                f"queue {queue.name!r} has no group {gone[0]!r} any more; requeue for all groups, or to another queue"
+                f"queue {queue.name!r} has no group {gone[0]!r} any more, and nothing was requeued: "
+                "requeue for all groups, to another queue, or those of other groups by their ids"
             )
 
     def _target(self, operation: Requeue, queue: Queue, letter: DeadLetter, place: int, now: Timestamp) -> Partition:

@@ -1,5 +1,6 @@
 """Consumer groups as operations change them, and as lists show them. `catalog.py` remembers them."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -28,15 +29,20 @@ from headwater.stores.tables.cursors import Cursors, offsets_of
 from headwater.stores.tables.patterns import as_patterns
 from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers
 
+PartitionNumber = tuple[PartitionId]
+# Drops the records of a partition, every group being moved behind them.
+ClearPartition = Callable[[PartitionId, Timestamp], int]
+
 
 class Groups(Subject):
     """All consumer groups, under the write lock."""
 
-    def __init__(self, connection: Connection, catalog: Catalog, cursors: Cursors) -> None:
+    def __init__(self, connection: Connection, catalog: Catalog, cursors: Cursors, clear: ClearPartition) -> None:
         self._connection = connection
         self._sql = connection.sql
         self._catalog = catalog
         self._cursors = cursors
+        self._clear_partition = clear
 
     def handlers(self) -> Handlers:
         """What applies each of its operations."""
@@ -66,11 +72,20 @@ class Groups(Subject):
                 self._connection.run(self._sql.set_discovered, (0, number))
             else:
                 self._connection.run(self._sql.drop_group, (number,))
+        if not operation.keep_beginning:
+            self._drop_requeued(operation, now)
         if found:
             self._catalog.changed()
         if not operation.queue and not operation.keep_beginning:
             self._connection.run(self._sql.drop_subscription, (operation.database, operation.group))
         return Deleted(len(found))
+
+    def _drop_requeued(self, operation: DeleteGroup, now: Timestamp) -> None:
+        """Drop what was requeued for a group that is deleted: nobody else gets it, so it would wait for ever. A later
+        group of the same name reads the queue anew."""
+        named = (operation.database, operation.group, operation.queue)
+        for (number,) in self._connection.rows(self._sql.partitions_read_by, named, PartitionNumber):
+            self._clear_partition(number, now)
 
     def subscribe(self, operation: Subscribe, now: Timestamp) -> Subscribed:
         """Remember where a group begins in queues that it has not read yet."""

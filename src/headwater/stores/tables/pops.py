@@ -169,11 +169,14 @@ class Pops(Subject):
         ready_at: list[int] = []
         locked: EncryptionKeyMissing | None = None
         for queue in self._queues(operation, now):
-            group = self._group(queue, operation, now)
+            known = self._catalog.find_group(queue, operation.group)
+            group = known or self._make_group(queue, operation, now)
             try:
                 self._take(operation, group, now, batches)
             except EncryptionKeyMissing as error:
                 locked = error
+                if known is None and not any(batch.queue == queue.name for batch in batches):
+                    self._take_back(group)
                 continue
             if self._is_satisfied(operation, batches, operation.partitions or operation.batch):
                 break
@@ -202,10 +205,7 @@ class Pops(Subject):
         queue = self._catalog.find_queue(operation.database, operation.queue)
         return [] if queue is None else [queue]
 
-    def _group(self, queue: Queue, operation: Pop, now: Timestamp) -> Group:
-        group = self._catalog.find_group(queue, operation.group)
-        if group is not None:
-            return group
+    def _make_group(self, queue: Queue, operation: Pop, now: Timestamp) -> Group:
         since = Lsn(0)
         begins_at = rules.check_not_ahead("since", operation.since, now)
         if begins_at is None and operation.subscribe != "new":
@@ -215,6 +215,13 @@ class Pops(Subject):
         elif operation.subscribe == "new":
             since = self._segments.last_lsn
         return self._catalog.add_group(queue, operation.group, since, now)
+
+    def _take_back(self, group: Group) -> None:
+        """Undo the making of a group. Its number is never used again: what is remembered by it would only pile up."""
+        self._cursors.forget_group(group)
+        self._catalog.take_back_group(group)
+        for remembered in (self._discovered, self._discovered_urgent, self._ahead, self._spare):
+            remembered.pop(group.id, None)
 
     def _take(self, operation: Pop, group: Group, now: Timestamp, batches: list[Batch]) -> None:
         """Add batches from the ready partitions of one group. A partition that gives nothing is not ready any more."""
@@ -441,7 +448,7 @@ class Pops(Subject):
         if not self._catalog.has_priorities(group.queue) or self._discovered_urgent.get(group.id) == generation:
             return
         self._discovered_urgent[group.id] = generation
-        urgent = self._connection.rows(self._sql.undiscovered_urgent, (group.queue.id, group.id), UnmetRow)
+        urgent = self._connection.rows(self._sql.undiscovered_urgent, (group.id,), UnmetRow)
         for number, start in urgent:
             partition_id, ready_at = self._meet(group, number, start, now)
             if ready_at is None:

@@ -54,6 +54,7 @@ class Pushes(Subject):
         self._catalog = catalog
         self._segments = segments
         self._waiting: dict[int, int] = {}
+        self._rereads = 0
         self._placed: dict[int, int] = {}
         # Whose turn it is among the lanes of a queue. It need not be right, only go on.
         self._turns: dict[tuple[int, int], int] = {}
@@ -208,10 +209,14 @@ class Pushes(Subject):
         self._need_room(queue, count)
 
     def _need_room(self, queue: Queue, count: int) -> None:
-        """Raises when the queue is full. What waits is counted only when the last count no longer leaves room."""
+        """Raises when the queue is full. What waits is counted only when the last count leaves no room any more, or
+        groups may have more before them since."""
         limit = queue.options.size_max
         if not limit:
             return
+        if self._rereads != self._catalog.rereads:
+            self._rereads = self._catalog.rereads
+            self._waiting.clear()
         placed = self._placed.get(queue.id, 0)
         waiting = self._waiting.get(queue.id)
         if waiting is None or waiting + count > limit:
@@ -311,6 +316,9 @@ class Pushes(Subject):
         if plain:
             for lane, begin, end in deal(len(plain), lanes, self._turn(queue, priority, min(len(plain), lanes))):
                 members.setdefault(lane, []).extend(plain[begin:end])
+        # A lane has them in the order of the push, with ids or without: where all go to one, they are the push.
+        for places in members.values():
+            places.sort()
         shares = [
             (
                 self._catalog.make_partition(queue, lane_name(lane, priority), now),

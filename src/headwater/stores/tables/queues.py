@@ -9,7 +9,7 @@ from headwater.model.names import Offset, PartitionId
 from headwater.model.own_queues import check_not_own
 from headwater.model.queue import QueueOptions, decode_options, encode_options, merge_options
 from headwater.stores.questions import FindLane, ListPartitions, ListQueues, PartitionStatus, QueueStatus
-from headwater.stores.tables.catalog import Catalog
+from headwater.stores.tables.catalog import Catalog, Queue
 from headwater.stores.tables.connection import Columns, Connection, Number
 from headwater.stores.tables.cursors import Cursors
 from headwater.stores.tables.patterns import as_patterns
@@ -52,6 +52,11 @@ class Queues(Subject):
         queue = self._catalog.find_queue(operation.database, operation.queue)
         if queue is None:
             return Deleted(0)
+        self.remove(queue)
+        return Deleted(1)
+
+    def remove(self, queue: Queue) -> None:
+        """Remove a queue that is there."""
         # LSNs never come back, even if the newest segments go.
         self._connection.run(self._sql.raise_meta, ("last_lsn", self._segments.last_lsn))
         for statement in (
@@ -72,7 +77,6 @@ class Queues(Subject):
         self._catalog.changed()
         self._segments.forget_ends()
         self._cursors.forget()
-        return Deleted(1)
 
 
 # Queue, partition and its number, where its records begin and end, when it was made.

@@ -25,6 +25,7 @@ from headwater.log.operations import (
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor, Outcome
 from headwater.model.names import GROUP_DEFAULT, GroupId, Lsn, PartitionId
+from headwater.model.spreading import reader_of
 from headwater.stores.tables.catalog import Catalog, Group, NamedPartitionRow, Partition
 from headwater.stores.tables.connection import Connection, Number
 from headwater.stores.tables.cursors import CursorRow, Cursors, cursor_of
@@ -178,7 +179,10 @@ class Reports(Subject):
                 f"queue {queue.name!r} has no group {operation.group!r}: groups are made by their first pop, "
                 "or by a seek with create"
             )
+        if chosen is not None and reader_of(chosen.name) not in ("", operation.group):
+            raise QueueMissing(f"group {operation.group!r} does not read partition {operation.partition!r}")
         group = group or self._catalog.add_group(queue, operation.group, Lsn(0), now)
+        self._catalog.rereads += 1
         self._pops.discover_all(group, now)
         if chosen is not None:
             self._move(group, chosen.id, operation, now)
@@ -225,10 +229,11 @@ class Reports(Subject):
         count = 0
         for number, name in self._connection.rows(self._sql.queue_partitions, (queue.id,), NumberedName):
             if operation.partition in ("", name):
-                count += self._clear_partition(number, now)
+                count += self.clear_partition(number, now)
         return Deleted(count)
 
-    def _clear_partition(self, partition_id: PartitionId, now: Timestamp) -> int:
+    def clear_partition(self, partition_id: PartitionId, now: Timestamp) -> int:
+        """The same of one partition by its number; how many records there were."""
         end = self._segments.end(partition_id)
         for row in self._connection.rows(self._sql.partition_cursors, (partition_id,), GroupCursorRow):
             moved = self._cursors.caught_up(rules.seek(cursor_of((partition_id, *row[1:])), end, now), partition_id)
@@ -286,7 +291,8 @@ class Reports(Subject):
         outcomes: dict[int, Outcome] = {}
         for name, outcome in operation.outcomes.items():
             offset = name if isinstance(name, int) else places.get(name)
-            if offset is None:
+            # A record that is named by its offset and by its id would be settled twice, and the last word would win.
+            if offset is None or offset in outcomes:
                 raise _not_in_lease(name)
             outcomes[offset] = outcome
         return outcomes

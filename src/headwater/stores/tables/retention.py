@@ -7,6 +7,7 @@ from headwater.log.operations import Deleted, Forget, Retain, Retained
 from headwater.log.room_operations import TrimRoom
 from headwater.model.cursor import CLOCK_TOLERANCE
 from headwater.model.names import Lsn, Offset, PartitionId, QueueId
+from headwater.model.queue import QueueOptions, encode_options
 from headwater.model.room import KEPT, PREFIX
 from headwater.stores.tables.catalog import Catalog, Queue
 from headwater.stores.tables.connection import Connection, Number
@@ -23,17 +24,29 @@ Dropped = tuple[int]
 SlowestRow = tuple[int, int | None]
 # Gives all groups of a queue a place in a partition.
 MeetPartition = Callable[[Queue, PartitionId, Timestamp], None]
+# Removes a queue with everything that belongs to it.
+RemoveQueue = Callable[[Queue], None]
+# So many rooms are removed at a time: each is more statements than dropping segments is.
+ROOMS_PER_BITE = 100
 
 
 class Retention(Subject):
     """Drops segments, idempotency keys and traces, under the write lock."""
 
-    def __init__(self, connection: Connection, catalog: Catalog, segments: Segments, meet: MeetPartition) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        catalog: Catalog,
+        segments: Segments,
+        meet: MeetPartition,
+        remove: RemoveQueue,
+    ) -> None:
         self._connection = connection
         self._sql = connection.sql
         self._catalog = catalog
         self._segments = segments
         self._meet_partition = meet
+        self._remove_queue = remove
         # How many segments were opened in this bite, to see whether they have transaction ids.
         self._opened = 0
 
@@ -50,7 +63,17 @@ class Retention(Subject):
             queue = self._catalog.queue_by_id(queue_id)
             dropped.extend(self._drop_before(queue, partition_id, self._droppable(queue, partition_id, now), now))
         after = rows[-1][0] if len(rows) == operation.limit else PartitionId(0)
-        return Retained(len(dropped), sum(dropped), after)
+        rooms = self._drop_silent_rooms(operation.after, rows[-1][0]) if rows else 0
+        return Retained(len(dropped), sum(dropped), after, rooms)
+
+    def _drop_silent_rooms(self, after: PartitionId, through: PartitionId) -> int:
+        """Remove rooms in which nothing was said, and that nobody has been in for a while: whoever may look on makes
+        one by joining it. Where something was kept, offsets go on; and what people have configured stays."""
+        asked = (after, through, encode_options(QueueOptions()), KEPT, ROOMS_PER_BITE)
+        silent = self._connection.rows(self._sql.silent_rooms, asked, Number)
+        for (queue_id,) in silent:
+            self._remove_queue(self._catalog.queue_by_id(QueueId(queue_id)))
+        return len(silent)
 
     def trim(self, operation: TrimRoom, now: Timestamp) -> Deleted:
         """Drop what everybody has got of a room; what has to be archived first is kept until then."""

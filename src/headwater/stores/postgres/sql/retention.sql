@@ -21,3 +21,13 @@ WHERE g.queue_id = $1 AND p.reader IN ('', g.name);
 -- name: drop_segments_before
 -- Drop the records of a partition before an offset.
 DELETE FROM hw_segments WHERE partition_id = $1 AND first_offset < $2;
+
+-- name: silent_rooms
+-- Rooms with a partition in this stretch that have no kept messages, now or ever, no record, no group and no options.
+SELECT DISTINCT q.id FROM hw_partitions p JOIN hw_queues q ON q.id = p.queue_id
+WHERE p.id > $1 AND p.id <= $2 AND substr(q.name, 1, 6) = 'rooms/'
+  AND q.namespace = '' AND q.task = '' AND q.options = $3
+  AND NOT EXISTS (SELECT 1 FROM hw_partitions k WHERE k.queue_id = q.id AND k.name = $4)
+  AND NOT EXISTS (SELECT 1 FROM hw_partitions o JOIN hw_segments s ON s.partition_id = o.id WHERE o.queue_id = q.id)
+  AND NOT EXISTS (SELECT 1 FROM hw_groups g WHERE g.queue_id = q.id)
+ORDER BY q.id LIMIT $5;

@@ -105,14 +105,21 @@ SELECT q.database, q.name, q.namespace, q.task, p.name
 FROM hw_partitions p JOIN hw_queues q ON q.id = p.queue_id WHERE p.id = $1;
 
 -- name: queue_waiting
--- How many records of a queue wait for its slowest group; all of them when it has none.
+-- How many records of a queue wait for its slowest group in each partition, counted as `group_lag` does; all of them when
+-- it has none. Where a group has not met a partition, all wait for it that came after its beginning: that is looked for
+-- from the newest back, for what waits is new. Few positions have anything settled behind them: the others parse nothing.
 SELECT coalesce(sum(
     coalesce((SELECT first_offset + count FROM hw_segments WHERE partition_id = p.id ORDER BY first_offset DESC LIMIT 1),
              p.start_offset)
-    - greatest(p.start_offset, coalesce((
-        SELECT min(c.position) FROM hw_groups g, LATERAL (
-            SELECT * FROM hw_cursors c WHERE c.group_id = g.id AND c.partition_id = p.id ORDER BY c.version DESC LIMIT 1) c
-        WHERE g.queue_id = p.queue_id), 0))), 0)::int8
+    - coalesce((
+        SELECT min(greatest(p.start_offset, coalesce(c.position, CASE WHEN g.since_lsn > 0 THEN (
+            SELECT s.first_offset + s.count FROM hw_segments s WHERE s.partition_id = p.id AND s.lsn <= g.since_lsn
+            ORDER BY s.first_offset DESC LIMIT 1) END, 0))
+            + CASE WHEN c.settled IS NULL THEN 0 ELSE
+                hw_count_between(c.settled, p.start_offset, 9223372036854775807) END)
+        FROM hw_groups g LEFT JOIN LATERAL (
+            SELECT * FROM hw_cursors c WHERE c.group_id = g.id AND c.partition_id = p.id ORDER BY c.version DESC LIMIT 1) c ON true
+        WHERE g.queue_id = p.queue_id AND p.reader IN ('', g.name)), p.start_offset)), 0)::int8
 FROM hw_partitions p WHERE p.queue_id = $1;
 
 -- name: count_records

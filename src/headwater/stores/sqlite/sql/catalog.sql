@@ -57,8 +57,8 @@ SELECT id, start_offset FROM hw_partitions WHERE queue_id = ? AND name = ?;
 SELECT queue_id, name, start_offset FROM hw_partitions WHERE id = ?;
 
 -- name: count_partitions
--- How many partitions a queue has, without the lanes of its priorities.
-SELECT count(*) FROM hw_partitions WHERE queue_id = ? AND priority = 0;
+-- How many partitions a queue has, without the lanes of its priorities and those that are for one group.
+SELECT count(*) FROM hw_partitions WHERE queue_id = ? AND priority = 0 AND reader = '';
 
 -- name: has_priorities
 -- Whether a queue has lanes of a priority.
@@ -133,3 +133,8 @@ SELECT name FROM hw_groups WHERE queue_id = ? ORDER BY id;
 -- name: queue_partitions
 -- The partitions of a queue.
 SELECT id, name FROM hw_partitions WHERE queue_id = ? ORDER BY id;
+
+-- name: partitions_read_by
+-- The partitions that are for this group alone, in all queues of a database, or in one.
+SELECT p.id FROM hw_partitions p JOIN hw_queues q ON q.id = p.queue_id
+WHERE q.database = ?1 AND p.reader = ?2 AND (?3 = '' OR q.name = ?3) ORDER BY p.id;

@@ -28,8 +28,9 @@ ORDER BY g.id;
 
 -- name: undiscovered_urgent
 -- Partitions of a priority that the group has no cursor for yet: they do not wait behind all the others.
-SELECT p.id, p.start_offset FROM hw_partitions p WHERE p.queue_id = ?1 AND p.priority > 0
-    AND NOT EXISTS (SELECT 1 FROM hw_cursors c WHERE c.group_id = ?2 AND c.partition_id = p.id);
+SELECT p.id, p.start_offset FROM hw_groups g JOIN hw_partitions p ON p.queue_id = g.queue_id AND p.priority > 0
+WHERE g.id = ? AND p.reader IN ('', g.name)
+    AND NOT EXISTS (SELECT 1 FROM hw_cursors c WHERE c.group_id = g.id AND c.partition_id = p.id);
 
 -- name: set_discovered
 -- Partitions up to this one have a cursor.
