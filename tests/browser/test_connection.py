@@ -1,11 +1,14 @@
 """`headwater.js`: what its connection and its rooms tell, and when it comes back, in node against a real server."""
 
+import asyncio
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import headwater
 from headwater import sync
 from tests.browser.node import Page, page_in_node
 from tests.browser.npm import needs_node
@@ -160,3 +163,49 @@ def test_a_room_that_was_made_again_meanwhile_is_told_to_who_comes_back(page: Pa
         """
     )
     page.expect("later", expected[3:])
+
+
+def test_a_room_whose_store_was_restored_meanwhile_is_told_to_who_comes_back(
+    page: Page, server: Server, path: Path, tmp_path: Path
+) -> None:
+    """Messages behind the backup are given offsets that the page has seen: it would take them for known."""
+    page.do(
+        """
+        globalThis.heard = [];
+        room.on("test", message => heard.push(message.data));
+        room.on("resync", () => heard.push("resync"));
+        await room.send("test", 0);
+        """
+    )
+    page.expect("heard", [0])
+    backup = tmp_path / "backup.db"
+    asyncio.run(write_backup(path, backup))
+    page.do("for (const number of [1, 2]) await room.send('test', number);")
+    page.expect("heard", [0, 1, 2])
+    epoch = page.see("room.epoch")
+    server.kill()
+    for left in path.parent.glob(f"{path.name}*"):
+        left.unlink()
+    shutil.copy(backup, path)
+    with sync.open(str(path)) as store:
+        for number in (10, 11, 12):
+            store.room("page").send(number, type="test")
+    server.start()
+    page.expect("heard", [0, 1, 2, "resync", 0, 10, 11, 12])
+    assert page.see("room.epoch") not in ("", epoch)
+
+
+def test_an_offset_is_told_with_its_own_epoch_until_the_room_began_anew(page: Page) -> None:
+    """Or who is cut off between the two answers would come back with an offset of before, and be told of no hole."""
+    page.do("await room.send('test', 1);")
+    page.expect("room.offset", 0)
+    epoch = page.see("room.epoch")
+    page.do("await room.rejoin(async () => ({ epoch: 'another', offset: 5, member: 'm', members: [] }));")
+    assert page.see("[room.offset, room.epoch]") == [0, epoch]
+    page.do("room.receive('resync-required', { room: 'page', reason: 'dropped', offset: 2 });")
+    assert page.see("[room.offset, room.epoch]") == [2, "another"]
+
+
+async def write_backup(path: Path, backup: Path) -> None:
+    async with headwater.open(str(path), housekeeping=False) as hw:
+        await hw.store.backup(str(backup))  # type: ignore[attr-defined]

@@ -456,3 +456,52 @@ def test_a_stream_says_when_to_pull_and_then_what_is_written(page: Page, server:
     todos.set("e", {})
     page.see("hw.ask('unsubscribe', { id: 'none' })")
     assert page.see("told.at(-1)") == [["d", False]]
+
+
+def test_what_was_written_while_away_is_pushed_however_large_it_is_together(page: Page, store: sync.Headwater) -> None:
+    """The default batch of RxDB, 100 rows, may be larger than a body may be."""
+    page.do(
+        """
+        const rows = [...Array(80).keys()].map(n => ({ newDocumentState: { id: `b${n}`, t: "x".repeat(240_000) } }));
+        globalThis.conflicts = await hw.replication("big").push.handler(rows);
+        globalThis.again = await hw.replication("big").push.handler(
+          rows.map(({ newDocumentState }) => ({ newDocumentState: { ...newDocumentState, t: "y" } })),
+        );
+        """
+    )
+    assert page.see("conflicts") == []
+    assert page.see("again.length") == 80
+    kept = [store.collection("big").get(f"b{number}") for number in range(80)]
+    assert [len(one["t"]) for one in kept if one is not None] == [240_000] * 80
+
+
+def test_a_push_is_cut_smaller_where_less_is_taken_and_says_why_it_is_refused(
+    page: Page, server: Server, store: sync.Headwater
+) -> None:
+    """A proxy before the server may take less than the server does."""
+    page.do(
+        f"""
+        globalThis.bodies = [];
+        const fetch = async (address, options) => {{
+          bodies.push(options.body.length);
+          if (options.body.length > 1_000) return new Response("<h1>too large</h1>", {{ status: 413 }});
+          return globalThis.fetch(address, options);
+        }};
+        globalThis.small = client.connect({{ url: {json.dumps(server.url)}, fetch }});
+        globalThis.row = (id, size) => ({{ newDocumentState: {{ id, t: "x".repeat(size) }} }});
+        await small.replication("small").push.handler([..."abcdefgh"].map(id => row(id, 300)));
+        """
+    )
+    assert sorted(one.id for one in store.collection("small").query()) == list("abcdefgh")
+    assert page.see("bodies.filter(size => size > 1_000).length") > 1
+    tried = "small.replication('small').push.handler([row('i', 2_000)]).catch(error => [error.message, error.status])"
+    assert page.see(tried) == ["HTTP 413", 413]
+    refused = page.see(
+        "hw.replication('small').push.handler([row('fine', 1), row('large', 300_000)])"
+        ".catch(error => [error.status, error.document, error.message.includes('262,144 bytes')])"
+    )
+    assert refused == [413, "large", True]
+    told = "{ detail: 'a body may have 5 bytes', code: 'body_too_large' }"
+    page.see(f"void (globalThis.fetch = async () => Response.json({told}, {{ status: 413 }}))")
+    found = page.see("hw.replication('s').push.handler([row('i', 1)]).catch(error => [error.code, error.message])")
+    assert found == ["body_too_large", "a body may have 5 bytes"]

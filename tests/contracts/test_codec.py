@@ -9,10 +9,10 @@ from headwater.errors import EncryptionKeyMissing, InvalidOption
 from headwater.log.operations import Pop, Promote, Purge, Requeue, Trace
 from headwater.model.cursor import Outcome
 from headwater.model.names import PartitionId
-from headwater.stores.questions import ListQueues, ListTraces, ListTracesNamed
+from headwater.stores.questions import ListGroups, ListPositions, ListQueues, ListTraces, ListTracesNamed
 from tests.contracts.clock import FakeClock
 from tests.contracts.conftest import OpenLog
-from tests.contracts.log import Log, payloads, push
+from tests.contracts.log import QUEUE, Log, payloads, push
 
 KEY = "0123456789abcdef" * 4
 OTHER_KEY = "fedcba9876543210" * 4
@@ -97,6 +97,36 @@ async def test_records_do_not_open_without_the_right_key(open_log: OpenLog, key:
         await stranger.read()
     owner = await open_log(encryption_key=KEY)
     assert payloads(await owner.take(group="owner")) == ["secret"]
+
+
+@pytest.mark.parametrize("encrypted", [True, False], ids=["encrypted", "no longer encrypted"])
+@pytest.mark.parametrize("key", ["", OTHER_KEY], ids=["no key", "another key"])
+async def test_a_pop_that_is_refused_for_want_of_the_key_leaves_no_group(
+    open_log: OpenLog, key: str, encrypted: bool
+) -> None:
+    """Nor a position, though it passed what is over in another partition; and it can be made later."""
+    owner = await encrypted_log(open_log)
+    await owner.push("empty", partition="other", ttl_seconds=1)
+    owner.clock.advance(1)
+    await owner.configure(encrypted=encrypted)
+    stranger = await open_log(encryption_key=key)
+    await stranger.push("public", queue="plain")
+    refused = await stranger.results(Pop(queue=QUEUE, group="g"), Pop(queue=QUEUE, group="g"))
+    refused += await stranger.results(Pop(queue=QUEUE, group="h"))
+    assert await stranger.drain(queue="plain", group="h") == ["public"]
+    assert [type(one) for one in refused] == [EncryptionKeyMissing] * 3
+    assert await owner.store.ask(ListGroups("main", QUEUE)) == []
+    assert [position.queue for position in await owner.store.ask(ListPositions("main"))] == ["plain"]
+    assert payloads(await owner.take(group="g")) == ["secret"]
+
+
+async def test_a_group_that_was_there_stays_when_a_pop_is_refused_for_want_of_the_key(open_log: OpenLog) -> None:
+    owner, stranger = await encrypted_log(open_log), await open_log()
+    assert await owner.drain() == ["secret"]
+    await owner.push("more")
+    with pytest.raises(EncryptionKeyMissing):
+        await stranger.pop()
+    assert await owner.drain() == ["more"]
 
 
 @pytest.mark.parametrize("key", ["", OTHER_KEY], ids=["no key", "another key"])

@@ -2,11 +2,11 @@
 
 from msgspec import Raw
 
-from headwater.log.operations import Configure, Pushed, Retain
+from headwater.log.operations import Configure, Pop, Pushed, Retain
 from headwater.log.room_operations import RoomPush, TrimRoom
 from headwater.model.names import Lsn
 from headwater.model.record import Record
-from headwater.stores.questions import ListPartitions
+from headwater.stores.questions import ListPartitions, ListQueues
 from headwater.stores.room_questions import CheckRooms
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import Log
@@ -52,6 +52,43 @@ async def test_messages_of_a_room_expire_when_their_time_is_over(log: Log, clock
     clock.advance(2)
     assert (await log.run(Retain())).records == 1
     assert await kept(log) == {"messages": (1, 1)}
+
+
+async def test_a_room_in_which_nothing_was_said_is_gone_when_nobody_is_there_any_more(
+    log: Log, clock: FakeClock
+) -> None:
+    """Whoever may look on makes one by joining it: made-up names would fill the store for good."""
+
+    async def be_in(room: str, partition: str = "presence") -> None:
+        record = Record(Raw(b"1"))
+        await log.run(RoomPush(queue=f"rooms/{room}", partition=partition, records=(record,), ttl_seconds=300))
+
+    async def rooms() -> list[str]:
+        return [one.queue for one in await log.store.ask(ListQueues("main"))]
+
+    for number in range(110):
+        await be_in(f"made-up-{number:03d}")
+    await be_in("cursors", "memory")
+    for spoken in ("messages", "presence"):
+        await be_in("spoken", spoken)
+    await be_in("configured")
+    await log.run(Configure(queue="rooms/configured", options={"retention_seconds": 60}))
+    await be_in("read")
+    await log.run(Pop(queue="rooms/read", group="readers", batch=1))
+    await log.push("no room", partition="presence", ttl_seconds=1)
+    clock.advance(200)
+    await be_in("still")
+    assert (await log.run(Retain())).rooms == 0
+    clock.advance(101)
+    while (retained := await log.run(Retain())).segments or retained.rooms:
+        pass
+    assert await rooms() == ["orders", "rooms/configured", "rooms/read", "rooms/spoken", "rooms/still"]
+    # Where something was kept, its offsets go on; and a room that went can be made again.
+    await be_in("spoken", "messages")
+    await be_in("made-up-007")
+    [spoken_in] = [one for one in await log.store.ask(ListPartitions("main", "rooms/spoken")) if one.end > 1]
+    assert (spoken_in.partition, spoken_in.start, spoken_in.end) == ("messages", 1, 2)
+    assert "rooms/made-up-007" in await rooms()
 
 
 async def test_rooms_have_the_tables_and_indexes_that_people_know(log: Log) -> None:

@@ -3,6 +3,7 @@ not (T3-e)."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,6 +143,22 @@ async def test_a_replica_gets_and_brings_what_it_may(office: Office) -> None:
         200,
         [],
     )
+
+
+async def test_a_push_that_makes_a_document_is_not_told_of_the_tombstone_of_another(office: Office) -> None:
+    await office.hw.collection("notes").delete("b1")
+    answers = []
+    for name in ("b1", "never"):
+        rows = [{"newDocumentState": {"id": name, "owner": "ada"}}]
+        answers.append(await office.ask("ada", "POST", "/replication/v1/push", {"collection": "notes", "rows": rows}))
+    assert answers == [(200, []), (200, [])]
+    assert await office.query("ada") == ["a1", "a2", "b1", "never"]
+    # Who had it is told that it is gone, as ever.
+    await office.hw.collection("notes").delete("b1")
+    known: dict[str, Any] = {"id": "b1", "owner": "ada", "_deleted": False}
+    edit = [{"assumedMasterState": known, "newDocumentState": {**known, "n": 1}}]
+    told = await office.ask("ada", "POST", "/replication/v1/push", {"collection": "notes", "rows": edit})
+    assert told == (200, [{"id": "b1", "_deleted": True}])
 
 
 async def test_the_log_of_a_collection_with_rules_is_for_administrators(office: Office) -> None:

@@ -1,5 +1,6 @@
 """Documents over HTTP, as the clients of others speak: paths, bodies, answers and errors, over every transport."""
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,49 @@ def test_a_batch_is_all_or_nothing(client: httpx.Client) -> None:
 # ── replication ──
 
 
+@pytest.mark.parametrize("header", ["If-Match", "If-None-Match", "If-Unmodified-Since"])
+def test_conditions_in_headers_are_refused_and_not_passed_over(client: httpx.Client, header: str) -> None:
+    place, headers = f"{BASE}/documents/notes/a", {header: "*"}
+    client.put(place, json={"doc": {"n": 1}}).raise_for_status()
+    batch = {"writes": [{"type": "set", "path": "notes/a", "data": {"n": 2}}]}
+    for refused in (
+        client.put(place, json={"doc": {"n": 2}}, headers=headers),
+        client.patch(place, json={"doc": {"n": 2}}, headers=headers),
+        client.delete(place, headers=headers),
+        client.post(f"{BASE}/documents/notes", json={"id": "b"}, headers=headers),
+        client.post(f"{TRIGGER}/write", json=batch, headers=headers),
+    ):
+        assert error_of(refused) == (400, "BAD_REQUEST")
+        assert "ifMatch" in refused.json()["message"]
+    assert client.get(place).json()["n"] == 1
+    assert client.get(f"{BASE}/documents/notes/b").status_code == 404
+
+
+@pytest.mark.parametrize("collection", ["notes", "_queues"])
+def test_a_cursor_is_good_for_its_collection_and_order_alone(client: httpx.Client, collection: str) -> None:
+    """Elsewhere it would begin somewhere, and what comes before would be missed."""
+    for number in range(4):
+        client.put(f"{BASE}/documents/notes/d{number}", json={"doc": {"n": number}}).raise_for_status()
+        client.post("/api/v1/push", json={"items": [{"queue": f"q{number}", "payload": 1}]}).raise_for_status()
+
+    def ask(field: str, direction: str = "asc", of: str = collection, **more: Any) -> httpx.Response:
+        order = [{"field": field, "direction": direction}]
+        return client.post(f"{BASE}/query", json={"collection": of, "orderBy": order, "limit": 2, **more})
+
+    cursor = ask("id").json()["nextCursor"]
+    assert len(ask("id", startAfter=cursor, filter="id != 'd3'").json()["docs"]) >= 1, "with another filter it is good"
+    for refused in (
+        ask("id", "desc", startAfter=cursor),
+        ask("n", startAfter=cursor),
+        ask("id", of="others" if collection == "notes" else "_groups", startAfter=cursor),
+        client.post(f"{BASE}/query", json={"collection": collection, "startAfter": cursor}),
+        # As they were before they had a mark.
+        ask("id", startAfter=base64.urlsafe_b64encode(b'["0564","d1"]').decode()),
+    ):
+        assert error_of(refused) == (400, "BAD_REQUEST")
+        assert "another order" in refused.json()["message"]
+
+
 def pull(client: httpx.Client, checkpoint: Any = None, limit: int = 100) -> Any:
     body = {"collection": "notes", "checkpoint": checkpoint, "limit": limit}
     return client.post("/replication/v1/pull", json=body).raise_for_status().json()
@@ -204,6 +248,28 @@ def test_attachments_of_a_replica_are_refused_and_not_dropped(client: httpx.Clie
     assert client.get(f"{BASE}/documents/notes/b").status_code == 404
 
 
+@pytest.mark.parametrize(("known", "here"), [(False, 0), (True, 1), (1, True), ([{"x": False}], [{"x": 0}])])
+def test_true_and_1_are_two_states(client: httpx.Client, known: Any, here: Any) -> None:
+    """To Python they are one: the write of another client would be lost, and nobody told."""
+    place = f"{BASE}/documents/notes/a"
+    assert push(client, {"newDocumentState": {"id": "a", "v": known, "_deleted": False}}) == []
+    client.put(place, json={"doc": {"v": here}}).raise_for_status()
+    assumed = {"id": "a", "v": known, "_deleted": False}
+    [conflict] = push(client, {"assumedMasterState": assumed, "newDocumentState": {"id": "a", "v": "mine"}})
+    assert repr(conflict["v"]) == repr(here)
+    assert repr(client.get(place).json()["v"]) == repr(here)
+    assert push(client, {"assumedMasterState": conflict, "newDocumentState": assumed}) == []
+    assert repr(client.get(place).json()["v"]) == repr(known), "a change from the one to the other is written"
+
+
+def test_numbers_of_one_value_are_one_state(client: httpx.Client) -> None:
+    """JavaScript writes 1 for 1.0."""
+    client.put(f"{BASE}/documents/notes/a", json={"doc": {"v": 1.0}}).raise_for_status()
+    row = {"assumedMasterState": {"id": "a", "v": 1}, "newDocumentState": {"id": "a", "v": 2}}
+    assert push(client, row) == []
+    assert client.get(f"{BASE}/documents/notes/a").json()["v"] == 2
+
+
 def test_a_push_says_which_document_it_cannot_take(client: httpx.Client) -> None:
     rows = [{"newDocumentState": {"id": id, "t": "x" * size}} for id, size in (("a", 1), ("large", 300_000), ("c", 1))]
     refused = client.post("/replication/v1/push", json={"collection": "notes", "rows": rows})
@@ -212,6 +278,35 @@ def test_a_push_says_which_document_it_cannot_take(client: httpx.Client) -> None
     assert "'large'" in answer["message"]
     del rows[1]
     assert push(client, *rows) == []
+
+
+@pytest.mark.parametrize("text", [r"\ud800", r"a \ud800 b", r"\udc00"])
+def test_half_a_surrogate_pair_is_called_that_and_its_document_named(client: httpx.Client, text: str) -> None:
+    """The decoder says of most of them that the end of the body is missing."""
+    texts = {"fine": "ok", "sur": text}
+    rows = [f'{{"newDocumentState": {{"id": "{id}", "t": ["{told}"]}}}}' for id, told in texts.items()]
+    headers = {"content-type": "application/json"}
+    body = f'{{"collection": "notes", "rows": [{", ".join(rows)}]}}'
+    refused = client.post("/replication/v1/push", content=body, headers=headers)
+    answer = refused.json()
+    assert (refused.status_code, answer["document"]) == (400, "sur")
+    assert "'sur'" in answer["message"]
+    assert "$.rows[1].newDocumentState.t[0] has half a surrogate pair" in answer["message"]
+    assert client.get(f"{BASE}/documents/notes/fine").status_code == 404, "all of a push or nothing"
+    for method, path in (("PUT", f"{BASE}/documents/notes/a"), ("POST", "/api/v1/push")):
+        refused = client.request(method, path, content=f'{{"doc": {{"v": "{text}"}}}}', headers=headers)
+        assert refused.status_code == 400
+        assert "$.doc.v has half a surrogate pair" in refused.json()["detail"]
+
+
+def test_a_row_that_is_not_what_was_expected_is_named(client: httpx.Client) -> None:
+    rows: list[dict[str, Any]] = [{"newDocumentState": {"id": id}} for id in ("a", "b")]
+    rows[1]["assumedMasterState"] = "x"
+    refused = client.post("/replication/v1/push", json={"collection": "notes", "rows": rows})
+    assert (refused.status_code, refused.json()["document"]) == (400, "b")
+    del rows[1]["newDocumentState"]["id"]
+    refused = client.post("/replication/v1/push", json={"collection": "notes", "rows": rows})
+    assert (refused.status_code, "document" in refused.json()) == (400, False)
 
 
 def test_system_collections_have_no_replicas(client: httpx.Client) -> None:
@@ -230,6 +325,8 @@ def test_a_checkpoint_of_the_pair_alone_or_of_another_store_misses_nothing(clien
     # What the pair named was written since (a clock may stand still): all of it, or what is behind it.
     assert {one["id"] for one in pull(client, {**pair, "updatedAt": 1})["documents"]} == {"a", "b"}
     assert len(pull(client, {**checkpoint, "store": "another", "lsn": 99})["documents"]) == 2
+    other = client.post("/replication/v1/pull", json={"collection": "others", "checkpoint": checkpoint}).json()
+    assert (other["documents"], "of another collection" in other["resync"]) == ([], True)
 
 
 def test_a_replica_pushes_and_is_told_of_conflicts(client: httpx.Client) -> None:

@@ -49,6 +49,33 @@ def test_who_may_only_publish_neither_reports_nor_holds_leases(door: LiveDoor, b
     assert (status, "scope publish" in text) == (403, True), text
 
 
+WRITES = {
+    "documents:create": {"kind": "create-document", "collection": "notes", "id": "new", "data": {"n": 1}},
+    "documents:update": {"kind": "update-document", "collection": "notes", "id": "old", "data": {"n": 2}},
+    "documents:delete": {"kind": "delete-document", "collection": "notes", "id": "old"},
+    "jobs:submit": {"kind": "jobs", "jobs": [{"type": "mail"}]},
+}
+
+
+@pytest.mark.parametrize("scope", WRITES)
+def test_each_step_needs_its_own_scope_and_no_other(door: LiveDoor, scope: str) -> None:
+    old = {"kind": "create-document", "collection": "notes", "id": "old", "data": {"n": 1}}
+    assert post(door, "/v1/transaction", {"operations": [old]}, ["documents:create"], ["*"])[0] == 200
+    status, text = post(door, "/v1/transaction", {"operations": [WRITES[scope]]}, [scope], ["*"])
+    assert status == 200, text
+    for other in WRITES.keys() - {scope}:
+        status, text = post(door, "/v1/transaction", {"operations": [WRITES[scope]]}, [other], ["*"])
+        assert (status, f"scope {scope}" in text) == (403, True), (other, text)
+
+
+def test_who_may_only_delete_deletes_several_at_once(door: LiveDoor) -> None:
+    old = {"kind": "create-document", "collection": "notes", "id": "old", "data": {"n": 1}}
+    assert post(door, "/v1/transaction", {"operations": [old]}, ["documents:create"], ["*"])[0] == 200
+    path = "/trigger/v1/databases/main/write"
+    status, text = post(door, path, {"writes": [{"type": "delete", "path": "notes/old"}]}, ["documents:delete"], ["*"])
+    assert (status, '"deleted":true' in text) == (200, True), text
+
+
 def test_pushes_alone_need_no_right_to_consume_on_the_queen_wire(door: LiveDoor) -> None:
     push = {"type": "push", "items": [{"queue": "q", "payload": 1}]}
     ack = {"type": "ack", "transactionId": "t", "partitionId": "1", "status": "completed"}

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from headwater.clock import Timestamp
+from headwater.errors import HeadwaterError, StoreSilent, StoreUnreachable
 from headwater.log.operations import Touch
 from headwater.log.tail import LOOK_LIMIT, Tail
 from headwater.model.added import Added
@@ -14,6 +15,7 @@ from headwater.model.names import Lsn
 from headwater.model.selection import Selection
 from headwater.wakeups.contract import Found
 from tests.log.fake_store import FakeStore, commit_of, touch
+from tests.waiting import expect_soon_async
 
 
 class FakeWakeup:
@@ -60,6 +62,9 @@ class Following:
 
     def note(self, touches: Sequence[Touch]) -> None:
         self.told += [one.lsn for one in touches]
+
+    async def has_told(self) -> bool:
+        return bool(self.told)
 
     def note_elsewhere(self) -> None:
         self.elsewhere += 1
@@ -259,6 +264,22 @@ async def test_a_look_that_fails_is_made_again_at_the_next_wake(
     following.wakeup.wake()
     await settle()
     assert following.told == [1, 2]
+
+
+@pytest.mark.parametrize("outage", [StoreUnreachable("it restarts"), StoreSilent("it is slow")])
+async def test_after_an_outage_the_tail_goes_on_without_another_wake_up_and_says_nothing_of_its_own(
+    following: Following, caplog: pytest.LogCaptureFixture, outage: HeadwaterError
+) -> None:
+    following.store.answers_at_once = False
+    following.store.error = outage
+    following.commit_elsewhere(1)
+    following.wakeup.wake()
+    await settle()
+    assert following.told == []
+    following.store.error = None
+    await expect_soon_async(following.has_told)
+    assert following.told == [1]
+    assert caplog.records == []
 
 
 async def test_a_tail_that_was_closed_asks_no_more(store: FakeStore) -> None:

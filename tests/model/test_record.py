@@ -78,7 +78,7 @@ def test_json_that_is_not_ready_is_refused(text: bytes) -> None:
         check_json(text)
 
 
-@pytest.mark.parametrize("text", [b'"\\ud800"', b'{"a": "x\\uDBFF", "b": 1}'])
+@pytest.mark.parametrize("text", [b'"\\ud800"', b'{"a": "x\\uDBFF", "b": 1}', b'["\\ud800 x"]', b'"\\udc00"'])
 def test_half_a_surrogate_pair_is_called_that(text: bytes) -> None:
     with pytest.raises(InvalidPayload, match="half a surrogate pair"):
         encode_payload(msgspec.Raw(text), 100)

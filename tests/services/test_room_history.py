@@ -62,9 +62,9 @@ async def test_messages_that_expire_while_they_are_read_are_told_to_who_names_an
     history = Dropping(hw, clock, before_page)
     with pytest.raises(ResyncRequired, match=f"from offset {OLD} up to {OLD + YOUNG - 1}"):
         await history.history_of("main", "a", 0, 1_000)
-    found, newest = await history.history_of("main", "a", OLD - 1, 1_000)
+    found, outline = await history.history_of("main", "a", OLD - 1, 1_000)
     assert [one.offset for one in found] == list(range(OLD, OLD + YOUNG))
-    assert newest == OLD + YOUNG - 1
+    assert outline.end == OLD + YOUNG
 
 
 @pytest.mark.parametrize("before_page", [0, 1])

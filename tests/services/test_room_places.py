@@ -2,7 +2,7 @@
 there is told, at once, on every interface; nobody waits in silence for what cannot come."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ async def scene(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             yield Scene(hw, clock, client.room)
 
 
-async def take(messages: AsyncGenerator[RoomMessage, None], count: int = 1) -> list[Any]:
+async def take(messages: AsyncIterator[RoomMessage], count: int = 1) -> list[Any]:
     return [(await asyncio.wait_for(anext(messages), WAIT_SECONDS)).payload for _ in range(count)]
 
 
@@ -192,7 +192,7 @@ def test_members_are_told_of_messages_that_are_gone_without_waiting_for_the_next
     live = LiveRoom("main", "a", "rooms/a", "here")
     heard: list[Event] = []
     live.listeners.append(heard.extend)
-    live.make_ready(Offset(2), Told(), {})
+    live.make_ready(Offset(2), Told(), {}, "store")
     live.look_at(Outline(Offset(2), Offset(9), PartitionId(1)))
     assert heard == []
     live.look_at(Outline(Offset(5), Offset(9), PartitionId(1)))

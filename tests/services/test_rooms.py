@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, closing
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ async def hw(tmp_path: Path) -> AsyncIterator[headwater.Headwater]:
         yield opened
 
 
-async def take(messages: AsyncGenerator[RoomMessage, None], count: int) -> list[RoomMessage]:
+async def take(messages: AsyncIterator[RoomMessage], count: int) -> list[RoomMessage]:
     """The next so many."""
     return [await asyncio.wait_for(anext(messages), 30) for _ in range(count)]
 
@@ -148,11 +148,18 @@ async def test_who_follows_is_told_when_what_it_follows_by_is_closed(tmp_path: P
             ours = headwater.open(str(tmp_path / "headwater.db"))
         async with ours:
             messages = ours.room("a").follow("beginning")
+            changes = ours.collection("notes").follow()
             assert (await anext(messages)).payload == "one"
-            following = asyncio.ensure_future(anext(messages))
+            assert (await anext(changes)).op == "snapshot"
+            following = [asyncio.ensure_future(anext(messages)), asyncio.ensure_future(anext(changes))]
             await asyncio.sleep(0)
-        with pytest.raises(Closed):
-            await asyncio.wait_for(following, 30)
+        for one in following:
+            with pytest.raises(Closed):
+                await asyncio.wait_for(one, 30)
+        # Not a quiet end either for who asks once more.
+        for stream in (messages, changes):
+            with pytest.raises(Closed):
+                await anext(stream)
 
 
 async def test_who_follows_is_told_when_messages_were_dropped(tmp_path: Path) -> None:
@@ -203,9 +210,10 @@ def test_a_loop_that_was_left_may_be_forgotten_after_closing(tmp_path: Path, mon
     with headwater.sync.open(str(tmp_path / "headwater.db")) as hw:
         room = hw.room("a")
         room.send("one")
-        heard = room.follow("beginning")
+        heard, seen = room.follow("beginning"), hw.collection("notes").follow()
         assert next(heard).payload == "one"
-    del heard
+        assert next(seen).op == "snapshot"
+    del heard, seen
     gc.collect()
     assert unraisable == []
 

@@ -34,6 +34,7 @@ from headwater.errors import (
     UnknownRecord,
 )
 from headwater.model.json_names import check_names
+from headwater.model.json_values import why_unread
 from headwater.model.principal import OWNER, Principal
 
 Value = TypeVar("Value")
@@ -286,7 +287,7 @@ def decode_body(body: bytes, decoder: "msgspec.json.Decoder[Value]") -> Value:
     except RecursionError:
         raise InvalidInput("the body is nested too deep") from None
     except msgspec.MsgspecError as error:
-        raise InvalidInput(f"the body is not what was expected: {error}") from None
+        raise InvalidInput(f"the body is not what was expected: {why_unread(body, error)}") from None
 
 
 def decode_query(found: dict[str, str], kind: type[Value]) -> Value:

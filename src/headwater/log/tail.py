@@ -16,6 +16,7 @@ from headwater.errors import Closed, StoreReplaced
 from headwater.log.operations import Commit, Touch
 from headwater.log.recent import Recent
 from headwater.model.names import Lsn
+from headwater.outage import OUTAGES, PAUSE_SECONDS
 from headwater.stores.contract import Store
 from headwater.stores.questions import FindLastLsn
 from headwater.wakeups.contract import Found, Wakeup
@@ -47,6 +48,7 @@ class Tail:
         self._elsewhere: list[Callable[[], None]] = []
         self._looking: asyncio.Task[None] | None = None
         self._look_again = False
+        self._look_later: asyncio.TimerHandle | None = None
         self._committed_here = False
         self._listening = False
         self._started = False
@@ -73,6 +75,8 @@ class Tail:
             await asyncio.wait([self._starting])
         if self._wakeup is not None:
             self._wakeup.close()
+        if self._look_later is not None:
+            self._look_later.cancel()
         if self._looking is not None:
             await self._looking
 
@@ -168,8 +172,10 @@ class Tail:
 
     def _look(self) -> None:
         """Ask what is new: on the spot where the store can tell at once, otherwise in a task."""
-        if not self._started:
+        if not self._started or self._closed:
             return
+        if self._look_later is not None:
+            self._look_later.cancel()
         if self._looking is not None:
             self._look_again = True
             return
@@ -196,6 +202,9 @@ class Tail:
                     return
         except StoreReplaced:
             return
+        except OUTAGES:
+            # The wake-up has told of what is new, and need not do so again.
+            self._look_later = asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._look)
         except Exception:
             log.exception("the tail could not read the log; it tries again at the next wake-up")
         finally:

@@ -17,6 +17,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import HeadwaterError, InvalidName, InvalidPayload, StoreDamaged, TooLarge
+from headwater.model.json_values import is_same_json
 from headwater.model.names import SYSTEM_PREFIX, Lsn
 from headwater.model.record import check_ready_json
 
@@ -298,7 +299,7 @@ def is_same_state(known: Mapping[str, Any], document: Document) -> bool:
     deleted = bool(known.get("_deleted"))
     if deleted or document.deleted:
         return deleted and document.deleted
-    return replica_fields(known) == replica_fields(document.flat())
+    return is_same_json(replica_fields(known), replica_fields(document.flat()))
 
 
 def replica_fields(state: Mapping[str, Any]) -> Fields:

@@ -3,6 +3,7 @@
 import base64
 import binascii
 from collections.abc import Sequence
+from hashlib import blake2s
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -90,22 +91,28 @@ class Foremost:
         self._bytes = sum(len(document.body) for _, document in self._kept)
 
 
-def write_cursor(cursor: QueryCursor) -> str:
-    """A cursor as clients hold it."""
-    text = msgspec.json.encode([*[key.hex() for key in cursor.keys], cursor.id])
+def cursor_mark(collection: str, order: Sequence[OrderBy]) -> str:
+    """What a cursor belongs to, in short: a collection and an order. In others its place means nothing."""
+    return blake2s(msgspec.json.encode((collection, tuple(order))), digest_size=4).hexdigest()
+
+
+def write_cursor(cursor: QueryCursor, mark: str = "") -> str:
+    """A cursor as clients hold it, with the mark of what it belongs to."""
+    text = msgspec.json.encode([mark, *[key.hex() for key in cursor.keys], cursor.id])
     return base64.urlsafe_b64encode(text).decode().rstrip("=")
 
 
-def read_cursor(text: str, keys_count: int) -> QueryCursor | None:
-    """The cursor in what a client sent, with so many keys; None where there is none."""
+def read_cursor(text: str, keys_count: int, mark: str = "") -> QueryCursor | None:
+    """The cursor in what a client sent, with so many keys and this mark; None where there is none."""
     if not text:
         return None
     try:
         padded = text + "=" * (-len(text) % 4)
-        *keys, name = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=list[str])
+        plain = base64.b64decode(padded, altchars=b"-_", validate=True)
+        found_mark, *keys, name = msgspec.json.decode(plain, type=list[str])
         found = QueryCursor(tuple(map(bytes.fromhex, keys)), name)
     except (msgspec.MsgspecError, binascii.Error, ValueError) as error:
         raise InvalidOption("a cursor is what an earlier answer of the same query gave (nextCursor)") from error
-    if len(found.keys) != keys_count:
-        raise InvalidOption("this cursor is of a query with another order")
+    if found_mark != mark or len(found.keys) != keys_count:
+        raise InvalidOption("this cursor is of another collection, or of a query with another order")
     return found

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from headwater.errors import InvalidPayload, StoreDamaged, TooLarge
+from headwater.model.json_values import why_unread
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
@@ -60,8 +61,6 @@ SHALLOW_BYTES_MAX = 2 * DEPTH_MAX
 
 _texts = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _brackets = re.compile(rb"[\[\]{}]")
-# A text that ends with the first half of a pair, as JSON spells it.
-_half_pair = re.compile(rb'\\u[dD][89abAB][0-9a-fA-F]{2}"')
 _encoder = msgspec.json.Encoder()
 _decode = msgspec.json.Decoder().decode
 _raw = msgspec.json.Decoder(msgspec.Raw)
@@ -133,9 +132,7 @@ def _ready_json(payload: msgspec.Raw) -> bytes:
     try:
         _need_json(data)
     except msgspec.DecodeError as error:
-        if _half_pair.search(data) is not None:
-            raise ValueError("a text in it ends with half a surrogate pair, which no UTF-8 can write") from error
-        raise
+        raise ValueError(why_unread(data, error)) from error
     return data
 
 

@@ -6,13 +6,14 @@ says after it: each document of the snapshot knows the commit that wrote it, so 
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import msgspec
 
 from headwater import filters
 from headwater.clock import Clock, Timestamp
+from headwater.errors import Closed, ResyncRequired
 from headwater.filters import Predicate
 from headwater.log.document_operations import (
     CreateDocument,
@@ -35,11 +36,15 @@ from headwater.model.document import (
     new_document_id,
     write_fields,
 )
-from headwater.model.document_order import Foremost, count_within, cursor_of, place_of, write_cursor
+from headwater.model.document_order import Foremost, count_within, cursor_mark, cursor_of, place_of, write_cursor
+from headwater.model.json_values import is_same_json
 from headwater.model.names import Lsn, Offset
+from headwater.outage import through_outages
 from headwater.services.document_checks import QUERY_LIMIT_MAX, as_conditions, check_conditions, check_query, orders_of
+from headwater.services.follow import Step, Steps
 from headwater.services.life import Life, verb
 from headwater.services.own_records import document_changes
+from headwater.services.streams import Stream
 from headwater.services.system_collections import Rows, Sees, document_of, find_row, find_system, is_system, list_rows
 from headwater.services.verbs import Verbs
 from headwater.stores.contract import Answerer
@@ -104,7 +109,8 @@ async def find_all(store: Answerer, asked: QueryDocuments, bytes_max: int = PAGE
     documents = found[: min(query.limit, count_within(found, bytes_max))]
     cursor = ""
     if len(found) > len(documents):
-        cursor = write_cursor(cursor_of(documents[-1].flat(), query.order_by))
+        place = cursor_of(documents[-1].flat(), query.order_by)
+        cursor = write_cursor(place, cursor_mark(query.collection, query.order_by))
     return DocumentList(documents, cursor, page.lsn)
 
 
@@ -146,6 +152,14 @@ async def _gather_sorted(store: Answerer, asked: QueryDocuments, page: DocumentP
 # ── live queries ──
 
 
+async def _next_step(steps: Steps) -> Step | None:
+    """The next step; None when a server has another log by now, of which nothing was told."""
+    try:
+        return await steps.step()
+    except ResyncRequired:
+        return None
+
+
 class LiveQuery:
     """The documents that a live query means, as far as it was told."""
 
@@ -157,27 +171,29 @@ class LiveQuery:
         # Those that are meant, each with the commit up to which it was told.
         self._members: dict[str, Lsn] = {}
 
-    async def __aiter__(self) -> AsyncGenerator[LiveChange, None]:
+    async def changes(self) -> AsyncGenerator[list[LiveChange], None]:
         """A snapshot, then every change, for as long as it is followed."""
+        snapshot = await self._snapshot()
         while True:
-            snapshot = await self._snapshot()
-            yield snapshot
-            async with await self._verbs.follow(
-                self._database, changes_queue(self._query.collection), snapshot.lsn
-            ) as steps:
+            yield [snapshot]
+            follow = partial(self._verbs.follow, self._database, changes_queue(self._query.collection), snapshot.lsn)
+            async with await through_outages(follow) as steps:
                 is_lost = False
                 while not is_lost and not steps.is_over:
-                    step = await steps.step()
-                    if step.resync is not None:
+                    step = await _next_step(steps)
+                    if step is None or step.resync is not None:
                         is_lost = True
                         break
-                    for segment in step.segments:
-                        for seq, _, (written, (_, now)) in document_changes.read(segment):
-                            change = self.judge(written, now, segment.lsn, seq)
-                            if change is not None:
-                                yield change
+                    judged = (
+                        self.judge(written, now, segment.lsn, seq)
+                        for segment in step.segments
+                        for seq, _, (written, (_, now)) in document_changes.read(segment)
+                    )
+                    yield [change for change in judged if change is not None]
                 if not is_lost:
-                    return
+                    # It ends with the store alone: whoever follows would take a quiet end for the last change.
+                    raise Closed(f"Headwater was closed while {self._query.collection} was followed")
+            snapshot = await through_outages(self._snapshot)
 
     async def _snapshot(self) -> LiveChange:
         """All documents that are meant now; `lsn` is the commit from which on the log has to be followed."""
@@ -230,7 +246,7 @@ async def _all_rows(verbs: Verbs, database: str, collection: str) -> Rows:
         query = msgspec.structs.replace(query, start_after=page.next_cursor)
 
 
-async def follow_system(verbs: Verbs, database: str, query: DocumentQuery) -> AsyncGenerator[LiveChange, None]:
+async def follow_system(verbs: Verbs, database: str, query: DocumentQuery) -> AsyncGenerator[list[LiveChange], None]:
     """A live query over a system collection: a snapshot, then what differs from one look to the next."""
     predicate: Predicate = filters.predicate(expression_of(query))
 
@@ -239,17 +255,17 @@ async def follow_system(verbs: Verbs, database: str, query: DocumentQuery) -> As
         return {name: row for name, row in rows.items() if predicate(row)}
 
     known = await look()
-    yield LiveChange("snapshot", documents=[document_of(row) for row in known.values()])
+    yield [LiveChange("snapshot", documents=[document_of(row) for row in known.values()])]
     while True:
         await asyncio.sleep(SYSTEM_SECONDS)
-        before, known = known, await look()
-        for name in before.keys() - known.keys():
-            yield LiveChange("delete", document_of(before[name]))
+        before, known = known, await through_outages(look)
+        changes = [LiveChange("delete", document_of(before[name])) for name in before.keys() - known.keys()]
         for name, row in known.items():
             if name not in before:
-                yield LiveChange("insert", document_of(row))
-            elif row != before[name]:
-                yield LiveChange("update", document_of(row))
+                changes.append(LiveChange("insert", document_of(row)))
+            elif not is_same_json(row, before[name]):
+                changes.append(LiveChange("update", document_of(row)))
+        yield changes
 
 
 # ── the face ──
@@ -332,8 +348,9 @@ class Collection:
             return await find_rows(self._verbs.store, asked, self._verbs.clock.now())
         return await find_all(self._verbs.store, asked)
 
-    def follow(self, where: str = "", *, filters: Conditions = ()) -> AsyncGenerator[LiveChange, None]:
+    def follow(self, where: str = "", *, filters: Conditions = ()) -> Stream[LiveChange]:
         """A live query: a snapshot of the documents, then each that enters, changes or leaves, with no gap between.
+        Raises Closed when Headwater is closed meanwhile.
 
         >>> async for change in messages.follow('author == "ada"'):
         ...     print(change.op, change.document)
@@ -341,8 +358,8 @@ class Collection:
         self.life.check()
         query = check_query(DocumentQuery(collection=self.name, filters=as_conditions(filters), filter=where))
         if is_system(self.name):
-            return follow_system(self._verbs, self._database, query)
-        return aiter(LiveQuery(self._verbs, self._database, query))
+            return Stream(follow_system(self._verbs, self._database, query))
+        return Stream(LiveQuery(self._verbs, self._database, query).changes())
 
     @verb
     async def index(self, field: str) -> None:

@@ -11,6 +11,7 @@ one is looked at is among those who may be told of it.
 import asyncio
 import logging
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from headwater.clock import SECOND, Timestamp
 from headwater.config import MIB
 from headwater.errors import FilterTooLarge, HeadwaterError
 from headwater.filters import Expression, Predicate, Weight
-from headwater.model.document import DocumentChange, changes_queue
+from headwater.model.document import Document, DocumentChange, changes_queue
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.selection import Selection
 from headwater.services.follow import Following, Step
@@ -34,6 +35,9 @@ log = logging.getLogger(__name__)
 # So many changes wait for a subscription that is not ready for them, and so large; more than that, and it begins anew.
 WAITING_MAX = 10_000
 WAITING_BYTES_MAX = 16 * MIB
+# So many ids of a beginning are kept while it is read; of what lies behind them, a change or the end may be told of a
+# document that was not in its page.
+SHOWN_MAX = 50_000
 # What a filter may look through for one document: each of its searches counts with the size of the document.
 SEARCHED_BYTES_MAX = 8 * MIB
 # What a change costs beside the filters that are tried, in comparisons.
@@ -54,6 +58,11 @@ class Event:
         self.move = move
         self.seq, self.lsn, self.partition_id, self.written_at = place
         self.encoded: dict[object, str] = {}
+
+    def entered(self) -> "Event":
+        """The same to somebody who has not been told of the document."""
+        place = (self.seq, self.lsn, self.partition_id, self.written_at)
+        return Event(self.collection, self.change, Move.ENTERED, place)
 
     @property
     def has_left(self) -> bool:
@@ -109,16 +118,78 @@ class Withdrawn(NamedTuple):
 May = Callable[[], Withdrawn | None]
 
 
+class _Page(NamedTuple):
+    """A page of a beginning: it has everything up to `through`, and nothing behind `until`. `shown` are the ids that it
+    has, and that were told since; None where that would be too many to keep."""
+
+    through: Lsn
+    until: Lsn
+    shown: set[str] | None
+
+
+class Known:
+    """What a beginning that was read in pages has: everything up to `after`, and more of some documents. Pages come by
+    id, and each has what was there at its own commit or, of single documents, later: one that was gone by then is in
+    none of them, and its end is not told."""
+
+    __slots__ = ("_documents", "_kept", "_last_ids", "_pages", "after", "newest")
+
+    def __init__(self, after: Lsn) -> None:
+        self.after = after
+        self.newest = after
+        self._documents: dict[str, Lsn] = {}
+        self._last_ids: list[str] = []
+        self._pages: list[_Page] = []
+        self._kept = 0
+
+    def add(self, page: Sequence[Document], through: Lsn, until: Lsn) -> None:
+        """One page more, of the ids behind the page before, up to its last id."""
+        self._documents.update((document.id, document.lsn) for document in page if document.lsn > through)
+        if page:
+            self._last_ids.append(page[-1].id)
+        shown: set[str] | None = None
+        if until > through and self._kept + len(page) <= SHOWN_MAX:
+            shown = {document.id for document in page}
+            self._kept += len(page)
+        self._pages.append(_Page(through, until, shown))
+        self.newest = max(self.newest, until, *(document.lsn for document in page))
+
+    def _page(self, id: str) -> _Page:
+        return self._pages[min(bisect_left(self._last_ids, id), len(self._pages) - 1)]
+
+    def has(self, event: "Event") -> bool:
+        """Whether a change is in it already, or is the end of what was never told."""
+        if event.lsn <= self.after:
+            return True
+        if event.lsn > self.newest or not self._pages:
+            return False
+        id = event.change.id
+        page = self._page(id)
+        if event.lsn <= max(page.through, self._documents.get(id, 0)):
+            return True
+        is_in_doubt = event.move is Move.LEFT and event.lsn <= page.until and page.shown is not None
+        return is_in_doubt and id not in (page.shown or ())
+
+    def as_told(self, event: "Event") -> "Event":
+        """A change that is not in it, as it is to who has this beginning: a document that they were not shown is new to
+        them, and its end is told from now on."""
+        if event.move is Move.LEFT or event.lsn > self.newest or not self._pages:
+            return event
+        page = self._page(event.change.id)
+        if page.shown is None or event.lsn > page.until or event.change.id in page.shown:
+            return event
+        page.shown.add(event.change.id)
+        return event if event.move is Move.ENTERED else event.entered()
+
+
 class Subscription:
     """One who follows the documents of a filter. Until `go_live`, what comes waits."""
 
     __slots__ = (
-        "_after",
         "_feed",
         "_filed",
         "_is_over",
-        "_newer",
-        "_newest",
+        "_known",
         "_waiting",
         "_waiting_bytes",
         "at_close",
@@ -140,10 +211,7 @@ class Subscription:
         self._waiting: list[Event] | None = []
         self._waiting_bytes = 0
         self._is_over = False
-        # What is known of the beginning: everything up to `_after`, and some documents up to a later commit.
-        self._after = Lsn(0)
-        self._newer: dict[str, Lsn] = {}
-        self._newest = Lsn(0)
+        self._known: Known | None = None
 
     @property
     def feed(self) -> "Feed":
@@ -159,17 +227,15 @@ class Subscription:
         """From now on changes are taken. Raises when the filters of the owner would cost too much together."""
         self._filed = self._feed.matcher.add(expression, self, owner, unforeseen_max)
 
-    def reached(self, after: Lsn, newer: dict[str, Lsn]) -> Offset:
-        """The place in the log up to which a beginning that ends there has everything."""
-        missing = (event for event in self._waiting or () if event.lsn > max(after, newer.get(event.change.id, 0)))
-        first = next(missing, None)
+    def reached(self, known: Known) -> Offset:
+        """The place in the log up to which a beginning has everything."""
+        first = next((event for event in self._waiting or () if not known.has(event)), None)
         return self._feed.seq if first is None else Offset(first.seq - 1)
 
-    def go_live(self, after: Lsn, newer: dict[str, Lsn]) -> None:
-        """The beginning has been told: up to a commit, and of some documents up to a later one. Tell what waited."""
+    def go_live(self, known: Known) -> None:
+        """The beginning has been told. Tell what waited and is not in it."""
         waiting, self._waiting = self._waiting or [], None
-        self._after, self._newer = after, newer
-        self._newest = max(newer.values(), default=after)
+        self._known = known
         for event in waiting:
             self.take(event)
 
@@ -188,10 +254,12 @@ class Subscription:
             if len(self._waiting) > WAITING_MAX or self._waiting_bytes > WAITING_BYTES_MAX:
                 self.stop("resync", BEHIND)
             return
-        if event.lsn <= self._after or event.lsn <= self._newer.get(event.change.id, 0):
-            return
-        if self._newer and event.lsn > self._newest:
-            self._newer = {}
+        if self._known is not None:
+            if self._known.has(event):
+                return
+            event = self._known.as_told(event)
+            if event.lsn > self._known.newest:
+                self._known = None
         # A filter is no permission: that is asked for with every change.
         if self.is_allowed():
             self.tell(event)

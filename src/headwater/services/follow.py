@@ -29,6 +29,7 @@ from headwater.log.tail import LOOK_LIMIT, Tail
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn
 from headwater.model.selection import Selection, fits, is_pattern
+from headwater.outage import OUTAGES, PAUSE_SECONDS
 from headwater.stores.contract import Store
 from headwater.stores.questions import FindLastLsn, FindLastLsnOf, FindLoss, Segment
 
@@ -78,7 +79,8 @@ class Steps(ABC):
 
     @abstractmethod
     async def step(self, wait_seconds: float | None = None) -> Step:
-        """What comes next. Waits for it, for ever when no time is given; an empty step when the time is over."""
+        """What comes next. Waits for it, for ever when no time is given, also for a store that is away; an empty step
+        when the time is over."""
 
     @abstractmethod
     def close(self) -> None:
@@ -376,13 +378,22 @@ class Following(Steps):
         """What comes next, or nothing when the time is over or nobody may wait any more. `parked` is called when there
         is nothing yet and the wait begins.
 
-        Raises StoreReplaced when the store is lost, and Closed when it is closed already.
+        Raises StoreReplaced when the store is lost, and Closed when it is closed already. Whoever waits for ever waits
+        for a store that is away, too, and goes on where they were.
         """
         loop = asyncio.get_running_loop()
         deadline = None if wait_seconds is None else loop.time() + wait_seconds
         while True:
             self._news.clear()
-            found = await self._look()
+            try:
+                found = await self._look()
+            except OUTAGES:
+                if wait_seconds is not None:
+                    raise
+                await self._may_go_on(loop.time() + PAUSE_SECONDS)
+                if self.is_over:
+                    return Step([], self.position)
+                continue
             if found or self.is_over or wait_seconds == 0:
                 return found
             parked()

@@ -71,18 +71,20 @@ class LiveRoom:
         self._presence_next = Offset(0)
         # Where its messages and who is there were last: a room that is deleted and made again begins anew.
         self._places: dict[str, PartitionId] = {}
+        self._identity = ""
         self._put_by: list[Segment] | None = []
 
     @property
     def epoch(self) -> str:
-        """Whose offsets they are: another text once the room was deleted and made again, none before its first
-        message."""
-        return epoch_of(self._places.get(KEPT))
+        """Whose offsets they are: another text once the room was deleted and made again, or its store restored; none
+        before its first message."""
+        return epoch_of(self._identity, self._places.get(KEPT))
 
-    def make_ready(self, next_offset: Offset, told: Told, places: dict[str, PartitionId]) -> None:
-        """Begin: from this offset on, and with what servers have said of who is there."""
+    def make_ready(self, next_offset: Offset, told: Told, places: dict[str, PartitionId], identity: str) -> None:
+        """Begin: from this offset on, in a store of this identity, and with what servers have said of who is there."""
         self.next = next_offset
         self._places = places
+        self._identity = identity
         self.attendance = told.attendance
         self.watermarks = told.watermarks
         self._presence_next = told.next

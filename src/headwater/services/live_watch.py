@@ -132,6 +132,14 @@ class LiveWatch:
             self._writing.add(task)
             task.add_done_callback(self._writing.discard)
 
+    async def close(self) -> None:
+        """Have all that waits in the log, while there is one: of a server that stops, the end of every subscription."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.write_down()
+        if self._writing:
+            await asyncio.wait(self._writing)
+
     async def _append(self, push: Push) -> None:
         try:
             await self._queues.run(push, Durability.WRITTEN)

@@ -26,7 +26,10 @@ from headwater.stores.document_questions import FindDocument, ListDocumentsAfter
 from headwater.stores.questions import FindIdentity, FindLastLsnOf
 
 ANOTHER_STORE = "the checkpoint is of another store, or of this one before it was restored; all documents follow"
-ANOTHER_LOG = "this log never was where the checkpoint says: it was put back from a copy; all documents follow"
+ANOTHER_LOG = (
+    "the collection never was where the checkpoint says: it is of another collection, or of this log before that was "
+    "put back from a copy; all documents follow"
+)
 
 # A part of an answer ends with the document that makes it as large as this.
 PART_BYTES = 2 * MIB

@@ -143,12 +143,13 @@ class SegmentsResponse(Struct, frozen=True, omit_defaults=True):
     """A stretch of the log. Everything of the queue up to `through` has been told.
 
     `resync` is there when records after `after` were dropped before they were told: it is the LSN behind which the log
-    goes on with what is kept.
+    goes on with what is kept. `store` is the identity of the store that it is the log of.
     """
 
     through: Lsn
     segments: list[Segment]
     resync: Lsn | None = None
+    store: str = ""
 
 
 class WaitForJobQuery(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ key that the store keeps, so that nobody makes one up. It is no permission: that
 import base64
 import binascii
 import hmac
+import logging
 import secrets
 from collections.abc import Sequence
 from hashlib import sha256
@@ -15,12 +16,13 @@ from typing import Literal
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.errors import AlreadyReached, InvalidOption
+from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption
 from headwater.log.operations import Reach
 from headwater.model.document import Condition
 from headwater.model.names import DATABASE_DEFAULT
 from headwater.services.queues import Queues
-from headwater.stores.questions import FindIdentity
+
+log = logging.getLogger(__name__)
 
 KEY_NAME = "headwater/resume-key"
 GOOD_SECONDS = 24 * 3_600
@@ -59,12 +61,10 @@ class ResumeTokens:
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
         self._key = b""
-        self._identity = ""
 
     async def identity(self) -> str:
-        """Which store it is. It stays while a store is open: whoever has one open that is restored has to open anew."""
-        self._identity = self._identity or await self._queues.ask(FindIdentity())
-        return self._identity
+        """Which store it is."""
+        return await self._queues.identity()
 
     def good_until(self) -> Timestamp:
         """How long a token that is made now is good."""
@@ -91,10 +91,20 @@ class ResumeTokens:
             raise InvalidOption("this resume token is too old; subscribe anew")
         return about
 
+    async def prepare(self) -> None:
+        """Have the key before anybody asks: so a backup has it that is made before the first subscription, and tokens
+        of later are told from forged ones when it is put back. Where the store takes nothing now, it is made later."""
+        try:
+            await self._have_key()
+        except HeadwaterError as error:
+            log.warning("the key for resume tokens could not be had yet: %s", error)
+
+    async def _have_key(self) -> bytes:
+        self._key = self._key or await self._kept_key()
+        return self._key
+
     async def _signature(self, body: bytes) -> bytes:
-        if not self._key:
-            self._key = await self._kept_key()
-        return hmac.digest(self._key, body, sha256)[:SIGNATURE_BYTES]
+        return hmac.digest(await self._have_key(), body, sha256)[:SIGNATURE_BYTES]
 
     async def _kept_key(self) -> bytes:
         """The key of the store, made by whoever needs it first."""

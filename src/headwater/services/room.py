@@ -24,10 +24,12 @@ from headwater.model.room import (
     room_record,
     watermarks_of,
 )
+from headwater.outage import through_outages
 from headwater.services.checks import check_durability, check_seconds, check_text
 from headwater.services.life import Life, verb
 from headwater.services.room_outline import UNKNOWN, Outline, outline_of
 from headwater.services.room_requests import check_kept_type, check_type
+from headwater.services.streams import Stream
 from headwater.services.verbs import Verbs
 from headwater.stores.questions import ListPartitions
 
@@ -102,18 +104,20 @@ class Room:
             database=self.database, queue=self.queue, partition=partition, records=(record,), ttl_seconds=ttl_seconds
         )
 
-    async def follow(self, since: Since = "now") -> AsyncGenerator[RoomMessage, None]:
+    def follow(self, since: Since = "now") -> Stream[RoomMessage]:
         """Messages as they come: those behind an offset first, all that are kept with "beginning".
 
         Raises ResyncRequired when there never was such an offset, when messages behind it, or while it follows, were
-        dropped, and when the room was deleted and made again: its offsets begin anew then. Raises Closed when Headwater
-        is closed meanwhile.
+        dropped, and when the room was deleted and made again, or the store of the server that is asked was restored
+        meanwhile: its offsets begin anew then. Raises Closed when Headwater is closed meanwhile.
 
         >>> async for message in hw.room("canvas-1").follow():
         ...     print(message.type, message.payload)
         """
         self.life.check()
-        since = check_since(since)
+        return Stream(self._follow(check_since(since)))
+
+    async def _follow(self, since: Since) -> AsyncGenerator[list[RoomMessage], None]:
         end = await self._queues.last_lsn()
         async with await self._queues.follow(self.database, self.queue, end if since == "now" else Lsn(0)) as steps:
             # Asked behind both: what lies before the end of the outline may come, and is passed over; a hole cannot.
@@ -122,10 +126,9 @@ class Room:
             while not steps.is_over:
                 step = await steps.step()
                 for segment in step.segments:
-                    for message in reader.read(segment):
-                        yield message
+                    yield reader.read(segment)
                 if step.resync is not None:
-                    reader.look_at(await self._outline())
+                    reader.look_at(await through_outages(self._outline))
         # It ends with the store alone: whoever follows would take a quiet end for the last message.
         raise Closed(f"Headwater was closed while room {self.name} was followed")
 

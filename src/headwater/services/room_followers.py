@@ -14,6 +14,7 @@ from headwater.model.names import Lsn
 from headwater.model.room import ALL_ROOMS
 from headwater.model.room_settings import RoomSettings
 from headwater.model.selection import Selection
+from headwater.outage import OUTAGES, PAUSE_SECONDS
 from headwater.services.follow import Followers, Limits
 from headwater.services.room_lag import Lag
 from headwater.stores.questions import Segment
@@ -94,6 +95,8 @@ class RoomFollowers:
                     return
             except (Closed, StoreReplaced):
                 return
+            except OUTAGES:
+                await asyncio.sleep(PAUSE_SECONDS)
             except Exception:
                 # Whatever it is: everybody in a room of this database would hear nothing any more.
                 pause = pause_seconds(failures)

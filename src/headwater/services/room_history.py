@@ -36,7 +36,8 @@ class RoomHistory:
 
     async def outline(self, database: str, room: str) -> Outline:
         """Which messages of a room are kept."""
-        return outline_of(await self._queues.ask(ListPartitions(database, queue_of(room))))
+        identity = await self._queues.identity()
+        return outline_of(await self._queues.ask(ListPartitions(database, queue_of(room))), identity)
 
     async def history(self, outline: Outline, room: str, after: int, limit: int) -> list[RoomMessage]:
         """Messages behind an offset, up to the end of the outline: some of them, none when there are no more."""
@@ -54,12 +55,12 @@ class RoomHistory:
         return found[:limit]
 
     async def history_of(
-        self, database: str, room: str, since: int | None, limit: int
-    ) -> tuple[list[RoomMessage], int]:
-        """As many as that behind an offset, unless they are too large for one answer, and the newest offset of the
-        room; from the oldest that is kept with None. Raises ResyncRequired where there would be a hole."""
+        self, database: str, room: str, since: int | None, limit: int, epoch: str = ""
+    ) -> tuple[list[RoomMessage], Outline]:
+        """As many as that behind an offset of an epoch, unless they are too large for one answer, and what there is;
+        from the oldest that is kept with None. Raises ResyncRequired where there would be a hole."""
         outline = await self.outline(database, room)
-        if since is not None and outline.why_not_since(since):
+        if since is not None and (outline.why_not_since(since) or not outline.counts_in(epoch)):
             raise _resync_required(outline.start, outline.end)
         after = outline.start - 1 if since is None else since
         found: list[RoomMessage] = []
@@ -76,7 +77,7 @@ class RoomHistory:
             found += some
             room_left -= sum(len(message.data) for message in some)
             after = some[-1].offset or 0
-        return found, outline.end - 1
+        return found, outline
 
     async def partitions(self, database: str, queue: str) -> dict[str, PartitionStatus]:
         """The partitions of a room's queue, by name."""

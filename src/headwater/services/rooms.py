@@ -52,6 +52,7 @@ from headwater.model.room import (
     room_record,
 )
 from headwater.model.room_settings import CleanupPolicy, RoomSettings
+from headwater.outage import level_of
 from headwater.services.live_room import LiveRoom
 from headwater.services.queues import Queues
 from headwater.services.room_followers import RoomFollowers
@@ -396,7 +397,7 @@ class Rooms:
         kept, presence = partitions.get(KEPT), partitions.get(PRESENCE)
         told = await self._presence.told(live.database, live.queue, presence)
         places = {name: status.partition_id for name, status in partitions.items()}
-        live.make_ready(Offset(0) if kept is None else kept.end, told, places)
+        live.make_ready(Offset(0) if kept is None else kept.end, told, places, await self._queues.identity())
         # A server that begins again goes on from where it said that it was.
         own = live.watermarks.get(self.instance)
         live.delivered = Lsn(max(live.delivered, own.lsn if own is not None else 0))
@@ -476,7 +477,7 @@ def _log_failure(look: "asyncio.Task[None]") -> None:
     """A look that failed is followed by another with the next beat."""
     error = None if look.cancelled() else look.exception()
     if error is not None:
-        log.warning("whether rooms were switched is not known: %s", error)
+        log.log(level_of(error), "whether rooms were switched is not known: %s", error)
 
 
 def _look_at(answer: "asyncio.Future[CommittedResult]") -> None:

@@ -68,6 +68,11 @@ class Roster:
         self._saying.add(task)
         task.add_done_callback(self._saying.discard)
 
+    async def close(self) -> None:
+        """Have it said, while there is a log: that this server stops is the last that it says."""
+        if self._saying:
+            await asyncio.wait(self._saying)
+
     async def _append(self, push: Push) -> None:
         try:
             await self._queues.run(push, Durability.WRITTEN)

@@ -24,6 +24,7 @@ from headwater.services.feed import (
     CHANGE_COST,
     Event,
     Feed,
+    Known,
     May,
     Subscription,
     Withdrawn,
@@ -200,6 +201,13 @@ End = Callable[[str, str], None]
 Ready = Callable[[], Awaitable[None]]
 
 
+class Said(NamedTuple):
+    """What a place in the log was told by: rules and claims, and the store; '' for who does not say of which."""
+
+    reading: str
+    identity: str
+
+
 class Subscriptions:
     """All of one process."""
 
@@ -274,11 +282,10 @@ class Subscriptions:
             rows = [row for row in feed.rows.values() if subscription.sees is None or subscription.sees(row)]
             meant = filters.predicate(wanted.expression(principal))
             yield [document_of(row) for row in rows if meant(row)], feed.seq
-            subscription.go_live(feed.position, {})
+            subscription.go_live(Known(feed.position))
             return
         asked = _asked(wanted, principal)
-        after: Lsn | None = None
-        newer: dict[str, Lsn] = {}
+        known: Known | None = None
 
         async def goes_on() -> bool:
             await ready()
@@ -286,8 +293,8 @@ class Subscriptions:
 
         while await goes_on():
             page = await find_all(self._queues.store, asked, PAGE_BYTES)
-            after = page.lsn if after is None else after
-            newer.update((document.id, document.lsn) for document in page if document.lsn > after)
+            known = known or Known(page.lsn)
+            known.add(page.documents, page.lsn, await self._queues.last_lsn())
             cursor, limit = page.next_cursor, next_limit(len(page), PAGE_DOCUMENTS)
             parts = in_parts(list(page))
             del page
@@ -296,13 +303,21 @@ class Subscriptions:
                 if not await goes_on():
                     return
             if not cursor:
-                yield parts.pop(), subscription.reached(after, newer)
-                subscription.go_live(after, newer)
+                yield parts.pop(), subscription.reached(known)
+                subscription.go_live(known)
                 return
             # Nothing of it is held here while the client takes it: there may be many who take nothing.
             yield parts.pop(), None
             query = msgspec.structs.replace(asked.query, start_after=cursor, limit=limit)
             asked = msgspec.structs.replace(asked, query=query)
+
+    async def gap_since(self, subscription: Subscription, said: Said, now: Said, last: Offset) -> str:
+        """Why a place in the log cannot be gone on from; '' when it can."""
+        if said.reading != now.reading:
+            return OTHER_DOCUMENTS
+        if said.identity not in ("", now.identity) or not await self.is_kept(subscription, last):
+            return NOT_KEPT
+        return ""
 
     async def is_kept(self, subscription: Subscription, last_seq: Offset) -> bool:
         """Whether all that came after a place in the log is still there; a place that it never reached is another's."""
@@ -338,7 +353,7 @@ class Subscriptions:
                         subscription.tell(Event(feed.collection, change, move, place))
                 first = Offset(segment.first_offset + len(segment.records))
                 reached = segment.lsn
-        subscription.go_live(max(until, reached), {})
+        subscription.go_live(Known(max(until, reached)))
 
     def replica(self, wanted: Wanted, permit: Permit | None) -> Replica:
         """A copy of a collection elsewhere."""
@@ -362,7 +377,7 @@ class Subscriptions:
             if pulled.is_last:
                 break
             limit = next_limit(len(pulled.documents), PAGE_DOCUMENTS)
-        subscription.go_live(after, {})
+        subscription.go_live(Known(after))
 
     async def _partition(self, feed: Feed) -> PartitionStatus | None:
         queue = changes_queue(feed.collection)

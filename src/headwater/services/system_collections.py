@@ -16,7 +16,7 @@ from headwater.clock import SECOND, Timestamp
 from headwater.errors import InvalidName
 from headwater.filters import Predicate
 from headwater.model.document import MILLISECOND, Document, Fields
-from headwater.model.document_order import cursor_of, place_of, read_cursor, write_cursor
+from headwater.model.document_order import cursor_mark, cursor_of, place_of, read_cursor, write_cursor
 from headwater.model.names import DATABASE_DEFAULT, Lsn, Offset
 from headwater.model.principal import Principal, Scope
 from headwater.model.room import PREFIX as ROOM_PREFIX
@@ -329,14 +329,15 @@ def chosen(
 ) -> tuple[list[Document], str]:
     """Those of the rows that a query means, in its order, with the cursor to go on."""
     order = tuple(query.order_by)
-    after = read_cursor(query.start_after, len(order))
+    mark = cursor_mark(query.collection, order)
+    after = read_cursor(query.start_after, len(order), mark)
     behind = None if after is None else place_of(after, order)
     placed = [(place_of(cursor_of(row, order), order), row) for row in rows if sees(row) and predicate(row)]
     placed = sorted((pair for pair in placed if behind is None or behind < pair[0]), key=lambda pair: pair[0])
     found = [document_of(row) for _, row in placed[: query.limit]]
     if len(placed) <= query.limit:
         return found, ""
-    return found, write_cursor(cursor_of(found[-1].flat(), order))
+    return found, write_cursor(cursor_of(found[-1].flat(), order), mark)
 
 
 async def find_system(

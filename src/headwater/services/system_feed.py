@@ -11,7 +11,9 @@ import msgspec
 
 from headwater.errors import HeadwaterError
 from headwater.model.document import NULL, DocumentChange, Fields, Op
+from headwater.model.json_values import is_same_json
 from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.outage import level_of
 from headwater.services.documents import SYSTEM_SECONDS
 from headwater.services.feed import STOPPED, Changed, Feed
 from headwater.services.system_collections import Rows, check_system, list_rows
@@ -44,7 +46,7 @@ class SystemFeed(Feed):
             try:
                 await self.meet(await self._look())
             except HeadwaterError as error:
-                log.warning("the system collection %s cannot be looked at: %s", self.collection, error)
+                log.log(level_of(error), "the system collection %s cannot be looked at: %s", self.collection, error)
             except Exception:
                 log.exception("the system collection %s can no longer be followed", self.collection)
                 self._stop_all(STOPPED)
@@ -73,7 +75,7 @@ class SystemFeed(Feed):
                 found.append(("insert", row, None))
             else:
                 row["version"] = was["version"]
-                if row != was:
+                if not is_same_json(row, was):
                     row["version"] += 1
                     found.append(("update", row, was))
         return [self._change(number, *one) for number, one in enumerate(found, 1)]

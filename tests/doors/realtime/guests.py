@@ -37,7 +37,7 @@ class MemoryPeer:
 
     def send(self, frame: Frame) -> bool:
         if self.closed_with is None:
-            self.heard.append(json.loads(frame.data))
+            self.heard += [json.loads(one.data) for one in frame.parts or (frame,)]
         return self.closed_with is None
 
     def waiting_bytes(self) -> int:

@@ -97,7 +97,7 @@ async def test_a_listener_who_comes_back_with_other_claims_begins_anew(hw: headw
     await hw.collection(MESSAGES).set("m", {"team": "red"})
     query = {"filter": THEIRS}
     wanted = Wanted(database="main", collection=MESSAGES, filter=THEIRS)
-    red = mark_of(wanted.reading(of_team("red")))
+    red = mark_of(wanted.reading(of_team("red")), await hw.queues_service.identity())
     types = {}
     for name, team, seen in (("same", "red", f"-1{red}"), ("other", "blue", f"-1{red}"), ("unknown", "red", "-1")):
         peer = await heard_by_listener(site, of_team(team), query, seen)
@@ -109,4 +109,4 @@ async def test_a_listener_who_comes_back_with_other_claims_begins_anew(hw: headw
 
 def test_ids_of_events_say_by_what_they_were_told() -> None:
     wanted = Wanted(database="main", collection=MESSAGES, filter=ANY)
-    assert mark_of(wanted.reading(of_team("red"))) == ""
+    assert mark_of(wanted.reading(of_team("red")), "store") == "@store"

@@ -4,7 +4,8 @@ import asyncio
 import gc
 import json
 import random
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
 from zlib import crc32
 
 import pytest
@@ -24,6 +25,9 @@ from headwater.services.documents import DocumentList, find_all
 from headwater.services.feed import Subscription
 from headwater.services.follow import Step
 from headwater.services.subscriptions import PAGE_DOCUMENTS
+from headwater.stores.contract import Answerer
+from headwater.stores.questions import Question
+from headwater.stores.tables import document_answers
 from tests.contracts.clock import FakeClock
 from tests.doors.conftest import MakeDoor
 from tests.doors.live_door import LiveDoor
@@ -224,6 +228,95 @@ async def test_what_waits_for_a_client_that_does_not_take_its_snapshot_is_bounde
         await hw.collection(MESSAGES).create({"text": "x" * 4_000}, id=f"m{number}")
     [told] = await page.hear("resync-required")
     assert told["reason"] == feed.BEHIND
+
+
+async def test_what_is_gone_before_its_page_of_a_snapshot_is_read_is_not_told(
+    hw: headwater.Headwater, site: Site, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = hw.collection(MESSAGES)
+    for name in "abcdef":
+        await messages.create({"n": 1}, id=name)
+    monkeypatch.setattr(subscriptions, "PAGE_DOCUMENTS", 2)
+    read = 0
+
+    async def slow(*asked: Any) -> DocumentList:
+        nonlocal read
+        found = await find_all(*asked)
+        read += 1
+        if read == 1:
+            await messages.delete("a")
+            await messages.delete("c")
+            await messages.update("e", {"n": 2})
+            await messages.create({"n": 1}, id="dd")
+            await messages.create({"n": 1}, id="g")
+            await messages.delete("g")
+        return found
+
+    monkeypatch.setattr(subscriptions, "find_all", slow)
+    await page.subscribe(sendSnapshot=True)
+    await until(lambda: page.all("snapshot") and not page.all("snapshot")[-1]["more"])
+    documents = [(one["id"], one["version"]) for part in page.all("snapshot") for one in part["documents"]]
+    assert documents == [("a", 1), ("b", 1), ("d", 1), ("dd", 1), ("e", 2), ("f", 1)]
+    await messages.delete("e")
+    await messages.create({"n": 1}, id="c")
+    assert ops(await page.hear("event", 3)) == [("delete", "a", False), ("delete", "e", False), ("insert", "c", False)]
+    assert len(page.all("event")) == 3
+
+
+class Interrupted:
+    """A store in which something happens between two answers to one question."""
+
+    def __init__(self, store: Answerer, happening: Callable[[], Awaitable[None]]) -> None:
+        self._store = store
+        self._happening = happening
+
+    async def ask(self, question: Question[Any]) -> Any:
+        found = await self._store.ask(question)
+        await self._happening()
+        return found
+
+
+async def test_what_is_gone_between_the_answers_of_one_page_is_not_told(
+    hw: headwater.Headwater, site: Site, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = hw.collection(MESSAGES)
+    for name in "abcdef":
+        await messages.create({"n": 1}, id=name)
+    monkeypatch.setattr(document_answers, "SCANNED_MAX", 2)
+    answers = 0
+
+    async def happen() -> None:
+        nonlocal answers
+        answers += 1
+        if answers == 1:
+            await messages.delete("a")
+            await messages.delete("d")
+            await messages.update("e", {"m": 1})
+            await messages.update("e", {"n": 2})
+            await messages.create({"n": 1}, id="dd")
+            await messages.delete("dd")
+
+    async def asked_in_bites(store: Answerer, *rest: Any) -> DocumentList:
+        return await find_all(cast(Answerer, Interrupted(store, happen)), *rest)
+
+    monkeypatch.setattr(subscriptions, "find_all", asked_in_bites)
+    await page.subscribe(sendSnapshot=True, filter="n == 1")
+    await until(lambda: page.all("snapshot") and not page.all("snapshot")[-1]["more"])
+    assert [one["id"] for part in page.all("snapshot") for one in part["documents"]] == ["a", "b", "c", "f"]
+    await messages.create({"n": 1}, id="d")
+    await messages.delete("d")
+    told = ops(await page.hear("event", 7))
+    assert told == [
+        ("delete", "a", False),
+        # As it is to who was not shown it, although it was among them before.
+        ("insert", "e", False),
+        ("delete", "e", True),
+        ("insert", "dd", False),
+        ("delete", "dd", False),
+        ("insert", "d", False),
+        ("delete", "d", False),
+    ]
+    assert answers > 1
 
 
 async def test_what_is_written_while_a_snapshot_is_read_comes_behind_it(
@@ -680,7 +773,8 @@ def test_who_only_listens_follows_by_server_sent_events_and_comes_back(door: Liv
         write(door, "a", {"loud": False})
         with client.stream("GET", address, headers={"last-event-id": seen}) as again:
             lines = again.iter_lines()
-            assert next(line for line in lines if line.startswith("id:")) == f"id: {int(seen) + 2}"
+            place, _, identity = seen.partition("@")
+            assert next(line for line in lines if line.startswith("id:")) == f"id: {int(place) + 2}@{identity}"
             assert '"left":true' in next(line for line in lines if line.startswith("data:"))
         for wrong, status in ((f"{address}&colour=red", 400), (address.replace("default", "foreign"), 403)):
             assert client.get(wrong).status_code == status

@@ -3,6 +3,7 @@ says little (S3-37), and alerts that name numbers which are there (S3-38)."""
 
 import logging
 import re
+from pathlib import Path
 
 import httpx
 import msgspec
@@ -17,6 +18,7 @@ from headwater.model.document import changes_queue
 from headwater.model.names import Lsn
 from headwater.services import live_watch
 from headwater.services.live_watch import AUDIT_QUEUE, SAMPLE_SECONDS, LiveWatch
+from tests.doors.realtime.guests import Desk
 from tests.doors.realtime.pages import MESSAGES, Found, Page
 from tests.tidy.tree import ROOT
 from tests.waiting import expect_soon_async
@@ -72,6 +74,7 @@ async def test_who_follows_what_and_what_went_wrong_is_written_to_the_log(hw: he
     again = Page(site)
     await again.say("resume", {"token": began["token"], "lastSeq": -1})
     assert (await again.hear("resume-ack"))[0]["status"] == "resync-required"
+    await again.say("resume", {"token": "forged", "lastSeq": -1})
     crowd = Page(site)
     crowd.peer.waiting = site.realtime.limits.outboxes_bytes_max
     site.realtime.weigh()
@@ -80,9 +83,47 @@ async def test_who_follows_what_and_what_went_wrong_is_written_to_the_log(hw: he
     records = await audited(hw, site)
     kinds = [one["kind"] for one in records]
     assert {"subscribed", "ended", "resume-failed", "pressure"} <= set(kinds)
+    failed = [one.get("reason", "") for one in records if one["kind"] == "resume-failed"]
+    assert (failed[0], "no resume token of this store" in failed[1]) == ("", True)
     first = records[kinds.index("subscribed")]
     assert (first["collection"], first["subId"], first["connection"]) == (MESSAGES, "s", page.session.member)
     assert records[kinds.index("pressure")]["now"] == "HARD"
+
+
+async def audited_of(hw: headwater.Headwater, database: str) -> list[tuple[str, str]]:
+    """Kind and subject of what the audit of a database has."""
+    found = await hw.store.read(Lsn(0), Lsn(2**62), 1_000, (database, AUDIT_QUEUE))
+    records = [msgspec.json.decode(record.data) for segment in found for record in segment.records]
+    return [(one["kind"], one.get("subject", "")) for one in records]
+
+
+async def test_a_subscription_that_ends_with_another_auth_is_of_who_began_it(
+    hw: headwater.Headwater, site: Site
+) -> None:
+    site.subscriptions.watch.is_auditing = True
+    desk = Desk("ada", "eve")
+    desk.tokens["hw_eve"] = msgspec.structs.replace(desk.tokens["hw_eve"], database="acme")
+    page = Page(site, desk=desk)
+    await page.say("auth", {"token": "hw_ada"}, "a")
+    await page.subscribe()
+    await page.say("auth", {"token": "hw_eve"}, "b")
+    assert (await page.hear("error"))[0]["code"] == "not_allowed"
+    await site.subscriptions.watch.close()
+    assert await audited_of(hw, "main") == [("subscribed", "ada"), ("ended", "ada")]
+    assert await audited_of(hw, "acme") == [], "nobody else learns what was followed"
+    page.cut()
+
+
+async def test_what_was_not_written_down_yet_is_there_when_the_store_is_closed(
+    hw: headwater.Headwater, site: Site, tmp_path: Path
+) -> None:
+    site.subscriptions.watch.is_auditing = True
+    page = Page(site)
+    await page.subscribe()
+    page.cut()
+    await hw.close()
+    async with headwater.open(str(tmp_path / "log.db"), housekeeping=False) as again:
+        assert [kind for kind, _ in await audited_of(again, "main")] == ["subscribed", "ended"]
 
 
 async def test_without_the_setting_nothing_is_written_down(hw: headwater.Headwater, site: Site) -> None:

@@ -11,14 +11,19 @@ import msgspec
 import pytest
 
 import headwater
+from headwater.app import open_door
 from headwater.config import MIB
+from headwater.doors.realtime.document_routes import LiveListenQuery, listen
 from headwater.doors.site import Site
+from headwater.doors.wire import Request
 from headwater.log.store_operations import RenewIdentity
 from headwater.model.document_rules import DocumentRule, Permit
+from headwater.model.principal import Principal, Scope
 from headwater.services.replication import Checkpoint, Replica
 from headwater.stores.questions import FindLastLsn
 from tests.contracts.clock import FakeClock
-from tests.doors.realtime.pages import Page
+from tests.doors.realtime.guests import MemoryPeer
+from tests.doors.realtime.pages import Page, until
 
 THEIRS = Permit(('owner != "eve"',), (), (), (), "{}")
 
@@ -161,6 +166,33 @@ async def test_a_resume_behind_the_end_of_the_log_begins_anew(story: Story) -> N
         assert (await page.hear("resync-required"))[0]["subId"] == "s"
 
 
+async def listened(hw: headwater.Headwater, seen: str) -> list[str]:
+    """What kinds of messages somebody hears who only listens, and comes back with the id of an event."""
+    headers = {"last-event-id": seen} if seen else {}
+    asked = Request(method="GET", path="/realtime/sse", principal=Principal(scopes=frozenset(Scope)), headers=headers)
+    response = await listen(site_of(hw), asked, LiveListenQuery(collection="notes"))
+    peer = MemoryPeer()
+    assert response.session is not None
+    session: Any = response.session(peer)
+    await until(lambda: session._working is None)
+    session.closed(1006)
+    return [message["type"] for message in peer.heard][1:]
+
+
+async def test_a_listener_who_comes_back_to_a_store_that_was_restored_begins_anew(story: Story) -> None:
+    """Although the log has passed the place: it is of other documents there."""
+    async with opened(story.place, story.clock) as hw:
+        before = await hw.queues_service.identity()
+        await hw.committer.submit(RenewIdentity())
+    async with opened(story.place, story.clock) as hw:
+        await write(hw, story.clock, "c", "d", "e")
+        ours = await hw.queues_service.identity()
+        assert await listened(hw, f"3@{before}") == ["resync-required"]
+        assert await listened(hw, f"3@{ours}") == ["event"]
+        # One that does not say of which store is taken for one of this.
+        assert await listened(hw, "3") == ["event"]
+
+
 async def test_a_resume_in_a_store_that_was_restored_begins_anew(story: Story) -> None:
     """Although the key that signs tokens came back with it, and the log has passed the place."""
     async with opened(story.place, story.clock) as hw:
@@ -171,6 +203,25 @@ async def test_a_resume_in_a_store_that_was_restored_begins_anew(story: Story) -
             assert (await page.hear("resume-ack"))[0]["status"] == "resync-required"
             await page.hear("resync-required")
             assert not page.all("event")
+
+
+async def test_a_resume_in_a_copy_of_before_the_first_subscription_begins_anew(tmp_path: Path) -> None:
+    """The key that signs tokens is in a store as soon as it is served: else the token would pass for a forged one."""
+    place, copy, clock = tmp_path / "log.db", tmp_path / "copy.db", FakeClock()
+    async with opened(place, clock) as hw, open_door(hw):
+        await write(hw, clock, "a")
+    shutil.copy(place, copy)
+    async with opened(place, clock) as hw, page_of(hw) as page:
+        token = (await page.subscribe(collection="notes"))["token"]
+        await write(hw, clock, "b")
+    for rest in tmp_path.glob("log.db*"):
+        rest.unlink()
+    shutil.copy(copy, place)
+    async with opened(place, clock) as hw, page_of(hw) as page:
+        await page.say("resume", {"token": token, "lastSeq": 1}, "r")
+        assert (await page.hear("resume-ack"))[0]["status"] == "resync-required"
+        await page.say("resume", {"token": token[:-3] + "abc", "lastSeq": 1}, "forged")
+        assert (await page.hear("error"))[0]["code"] == "invalid_option"
 
 
 async def test_what_was_kept_of_an_older_version_is_still_read(tmp_path: Path) -> None:

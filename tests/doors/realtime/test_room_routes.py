@@ -47,7 +47,7 @@ def test_history_is_read_a_page_at_a_time(client: httpx.Client) -> None:
     assert seen == list(range(7))
     beyond = client.get("/api/v1/rooms/a/messages", params={"since": 99})
     assert (beyond.status_code, beyond.json()["code"]) == (409, "resync-required")
-    assert client.get("/api/v1/rooms/empty/messages").json() == {"messages": [], "offset": -1}
+    assert client.get("/api/v1/rooms/empty/messages").json() == {"messages": [], "offset": -1, "epoch": ""}
 
 
 def test_history_has_as_many_messages_as_are_asked_for(client: httpx.Client) -> None:
@@ -120,7 +120,8 @@ def test_one_who_only_listens_hears_everything_and_is_not_seen(door: LiveDoor, c
             ann.say("send", room="a", type="test", data=1)
             found = [next(heard) for _ in range(3)]
     told = [(id, one["payload"]["data"]) for id, name, one in found if name == "room-message"]
-    assert told == [("0", 0), ("1", 1)]
+    epoch = ack["payload"]["epoch"]
+    assert told == [(f"0@{epoch}", 0), (f"1@{epoch}", 1)]
 
 
 def test_a_listener_that_comes_back_says_the_last_it_saw(door: LiveDoor, client: httpx.Client) -> None:

@@ -56,6 +56,13 @@ async def test_an_answer_has_the_id_of_what_it_answers() -> None:
     session.closed(1000)
 
 
+async def test_half_a_surrogate_pair_is_called_that() -> None:
+    session, peer = visit(make_hall(SPOKEN))
+    session.received(r'{"id": "1", "type": "repeat", "payload": {"word": "\ud800"}}')
+    assert "$.payload.word has half a surrogate pair" in peer.heard[0]["payload"]["message"]
+    session.closed(1000)
+
+
 async def test_nothing_is_served_before_a_good_token() -> None:
     """S3-24."""
     session, peer = visit(make_hall(SPOKEN), Desk("ann"))

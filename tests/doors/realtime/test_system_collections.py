@@ -99,6 +99,21 @@ async def test_rooms_and_their_members_are_seen(hw: headwater.Headwater, site: S
     watching.cut()
 
 
+async def test_a_profile_that_changes_from_true_to_1_is_told(hw: headwater.Headwater, site: Site) -> None:
+    watching, member = Page(site), Page(site)
+    followed = hw.collection("_members").follow('room == "r1"')
+    assert (await anext(followed)).op == "snapshot"
+    await watching.subscribe(collection="_members", filter='room == "r1"')
+    for number, away in enumerate((True, 1)):
+        await member.say("join", {"room": "r1", "profile": {"away": away}})
+        came = (await watching.hear("event", number + 1))[number]["delta"]
+        assert (came["op"], came["doc"]["data"]["profile"]["away"]) == (("insert", "update")[number], away)
+        change = await asyncio.wait_for(anext(followed), 10)
+        assert change.op == ("insert", "update")[number]
+    member.cut()
+    watching.cut()
+
+
 async def test_only_rows_of_queues_that_are_theirs_are_told(hw: headwater.Headwater, site: Site) -> None:
     """What somebody may not read decides nothing that they are told."""
     page = Page(site, looker("mine.*", "documents/_*"))

@@ -58,6 +58,10 @@ export class HeadwaterError extends Error {
   /** A code of the server, or "connection_lost", "closed", "overloaded", "invalid_input", "unauthorized",
    *  "message_too_large", "protocol_error". */
   code: string;
+  /** Of what was refused over HTTP. */
+  status?: number;
+  /** The id of the document that it is about, where several were handed in. */
+  document?: string;
 }
 
 export interface Connection {

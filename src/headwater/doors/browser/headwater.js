@@ -16,7 +16,7 @@
 // behind the last message it saw, and every live query behind the last change: nothing is missed and nothing comes
 // twice. Where that cannot be, a room says `resync`, and a live query reads its documents anew by itself.
 
-import { Batch, Collection, Query } from "./headwater/documents.js";
+import { Batch, Collection, Query, pushRows } from "./headwater/documents.js";
 import { Emitter, HeadwaterError, refusal, segment } from "./headwater/events.js";
 import { LiveQuery, ReplicaStream } from "./headwater/live.js";
 import { Room } from "./headwater/room.js";
@@ -95,7 +95,7 @@ class Connection extends Emitter {
           this.request("POST", "replication/v1/pull", { collection, checkpoint: checkpoint ?? null, limit }),
         stream$: { subscribe: observer => new ReplicaStream(this, collection, observer) },
       },
-      push: { handler: rows => this.request("POST", "replication/v1/push", { collection, rows }) },
+      push: { handler: rows => pushRows(this, collection, rows) },
     };
   }
 

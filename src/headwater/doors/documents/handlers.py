@@ -10,7 +10,7 @@ from headwater.doors.native.documents import OPERATIONS, QUESTIONS, find_seen, r
 from headwater.doors.native.rules import allowed
 from headwater.doors.site import Site, check_scope
 from headwater.doors.wire import NOTHING, Refused, Request, Response, json_response
-from headwater.errors import DocumentMissing, InvalidPayload
+from headwater.errors import DocumentMissing, InvalidOption, InvalidPayload
 from headwater.log.document_operations import CreateDocument, DeleteDocument, SetDocument, UpdateDocument
 from headwater.log.operations import Operation, Transaction
 from headwater.model.document import Document, Fields, check_document_id, encode_fields, new_document_id, split_path
@@ -21,6 +21,8 @@ from headwater.services.documents import find_all, find_rows
 from headwater.services.system_collections import is_system, seen_by
 from headwater.stores.document_questions import DocumentQuery, FindDocument, QueryDocuments
 
+CONDITIONAL_HEADERS = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
+NO_HEADERS = "conditions of a write go into `ifMatch` of the body, not into headers like If-Match"
 # What clients call the database of a server that has one.
 ANOTHER_NAME = "default"
 
@@ -36,7 +38,9 @@ def check_database(request: Request, name: str) -> str:
 
 
 async def permitted(site: Site, request: Request, operation: Wanted) -> Wanted:
-    """An operation as it may be handed in by who asks."""
+    """A write as it may be handed in by who asks. Conditions in its headers would be passed over: they are refused."""
+    if not CONDITIONAL_HEADERS.isdisjoint(request.headers):
+        raise InvalidOption(NO_HEADERS)
     rule = OPERATIONS[type(operation)]
     check_scope(request, rule.scope)
     return admit(await allowed(site, request, rule, operation), site.config)

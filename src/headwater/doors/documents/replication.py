@@ -7,6 +7,8 @@ begins anew: that costs time and misses nothing. Of another log (another store, 
 said, too: the replica may have documents that are not here.
 """
 
+import json
+import re
 from collections.abc import AsyncGenerator
 
 import msgspec
@@ -17,15 +19,17 @@ from headwater.doors.native.documents import QUESTIONS
 from headwater.doors.native.rules import allowed
 from headwater.doors.site import Site, note_use
 from headwater.doors.wire import Request, Response, json_response
-from headwater.errors import InvalidOption
+from headwater.errors import HeadwaterError, InvalidInput, InvalidOption
 from headwater.log.document_operations import MergeDocuments
-from headwater.model.document import Fields, changes_queue, replica_of
+from headwater.model.document import Fields, changes_queue, named, replica_of
 from headwater.services.replication import Pulled, Replica
 from headwater.services.system_collections import NO_REPLICAS, is_system
 from headwater.stores.document_questions import ListDocumentsAfter
 
 _encoder = msgspec.json.Encoder()
 _BEGINNING = b'{"documents":['
+# Where a body is not what was expected, as its error says.
+_row = re.compile(r"\$\.rows\[(\d+)\]")
 
 
 async def pull(site: Site, request: Request, body: PullRequest) -> Response:
@@ -68,3 +72,15 @@ async def push(site: Site, request: Request, body: PushRequest) -> Response:
     operation = MergeDocuments(database=request.principal.database, collection=body.collection, rows=body.rows)
     merged = await site.queues.run(await permitted(site, request, operation))
     return json_response([replica_of(document) for document in merged.conflicts])
+
+
+def blame_row(error: InvalidInput, body: bytes) -> HeadwaterError:
+    """What is wrong with a push, with the document of the row that it is about, as for a row that is refused later."""
+    place = _row.search(str(error))
+    if place is None:
+        return error
+    try:
+        name = json.loads(body)["rows"][int(place[1])]["newDocumentState"]["id"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return error
+    return named(error, name) if isinstance(name, str) and name.isprintable() else error

@@ -86,7 +86,7 @@ ROUTES = (
         handler=handlers.write,
         summary="Writes that take effect together or not at all",
         scope=Scope.UPDATE_DOCUMENTS,
-        or_scope=Scope.CREATE_DOCUMENTS,
+        or_scopes=(Scope.CREATE_DOCUMENTS, Scope.DELETE_DOCUMENTS),
         takes=shapes.BatchRequest,
         gives=shapes.DocumentsAnswer,
     ),
@@ -106,6 +106,7 @@ ROUTES = (
         summary="Take in what a replica has written; what conflicts is answered",
         takes=shapes.PushRequest,
         gives=list[shapes.ReplicaDocument],
+        blame=replication.blame_row,
         **_read,
     ),
 )

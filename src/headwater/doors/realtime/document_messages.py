@@ -44,6 +44,8 @@ class Subscribe(msgspec.Struct, frozen=True, rename="camel"):
     """Whether events carry one."""
     reading: str | None = None
     """With `last_seq`: what rules and claims came to when that was told, for listeners; see `mark_of`."""
+    identity: str = ""
+    """With `last_seq`: in which store that was."""
 
 
 class Stream(msgspec.Struct, frozen=True):
@@ -139,10 +141,11 @@ class EventForm(msgspec.Struct, frozen=True, gc=False):
     mark: str = ""
 
 
-def mark_of(reading: str) -> str:
+def mark_of(reading: str, identity: str) -> str:
     """What ids of events end with, so that a listener who comes back says by which rules and claims they were told
-    (`Wanted.reading`); nothing where that does not depend on who asks."""
-    return f"-{reading}" if reading else ""
+    (`Wanted.reading`; nothing where that does not depend on who asks), and in which store: one that is put back from a
+    backup counts once more from where the backup was."""
+    return f"-{reading}@{identity}" if reading else f"@{identity}"
 
 
 def snapshot_frame(id: MessageId, documents: list[Document], seq: int | None, mark: str = "") -> Frame:

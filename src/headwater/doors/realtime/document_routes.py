@@ -19,8 +19,8 @@ from headwater.model.watermarks import Pressure
 from headwater.services.subscriptions import Wanted, check_may_follow
 
 LISTENER = "sse"
-# A `seq`, and what rules and claims came to when it was told (`mark_of`).
-_SEEN = re.compile(r"(-1|[0-9]{1,18})(?:-([0-9a-f.]{1,64}))?", re.ASCII)
+# A `seq`, what rules and claims came to when it was told, and in which store (`mark_of`).
+_SEEN = re.compile(r"(-1|[0-9]{1,18})(?:-([0-9a-f.]{1,64}))?(?:@([0-9a-f-]{1,64}))?", re.ASCII)
 
 
 class LiveListenQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -42,7 +42,7 @@ async def listen_to(site: Site, request: Request, query: LiveListenQuery, databa
 
 
 async def listen(site: Site, request: Request, query: LiveListenQuery) -> Response:
-    """A live query. The id of an event is its `seq`; who comes back says the last one (`Last-Event-ID`)."""
+    """A live query. The id of an event begins with its `seq`; who comes back says the last one (`Last-Event-ID`)."""
     check_scope(request, Scope.READ_DOCUMENTS)
     seen = request.headers.get("last-event-id", "")
     place = _SEEN.fullmatch(seen)
@@ -63,6 +63,7 @@ async def listen(site: Site, request: Request, query: LiveListenQuery) -> Respon
         last_seq=None if place is None else int(place[1]),
         checksum=query.checksum,
         reading=None if place is None else place[2] or "",
+        identity="" if place is None else place[3] or "",
     )
     payload = msgspec.Raw(msgspec.json.encode(subscribe))
 

@@ -49,15 +49,15 @@ from headwater.model.document import Document, replica_of
 from headwater.model.names import Offset
 from headwater.model.principal import Principal
 from headwater.model.watermarks import Pressure
-from headwater.services.feed import Event, Subscription
+from headwater.services.feed import Event, Known, Subscription
 from headwater.services.replication import Pulled, Replica
 from headwater.services.resume_tokens import IncludeData, Resumable
 from headwater.services.subscriptions import (
     MATCHER_VERSION,
     NOT_KEPT,
-    OTHER_DOCUMENTS,
     OVERLOADED,
     Budget,
+    Said,
     Standing,
     Subscriptions,
     Wanted,
@@ -147,6 +147,7 @@ class Follower:
     __slots__ = (
         "_form",
         "_is_optional",
+        "database",
         "expression",
         "held_from",
         "id",
@@ -166,7 +167,7 @@ class Follower:
         *,
         is_optional: bool = False,
         checksum: bool = False,
-        reading: str = "",
+        mark: str = "",
     ) -> None:
         self.session = session
         # From the first ack on.
@@ -180,8 +181,10 @@ class Follower:
         # What it counts for, and for whom.
         self.owner, self.size = session.owner, 0
         self._is_optional = is_optional
+        # As it was when it began: the session may be somebody else's by the time it ends.
+        self.database = session.database
         self.id = id
-        self._form = EventForm(_as_json(id), _as_json(session.database), include_data, checksum, mark_of(reading))
+        self._form = EventForm(_as_json(id), _as_json(session.database), include_data, checksum, mark)
 
     @property
     def mark(self) -> str:
@@ -209,8 +212,8 @@ class Follower:
 
     def about(self, collection: str) -> dict[str, object]:
         """What the audit says of it."""
-        subject = "" if self.session.principal is None else self.session.principal.subject
-        return {"subId": self.id, "collection": collection, "subject": subject, "connection": self.session.member}
+        subject, member = self.session.known.subject, self.session.member
+        return {"subId": self.id, "collection": collection, "subject": subject, "connection": member}
 
     def must_wait(self) -> bool:
         """Whether nothing may be told now."""
@@ -224,7 +227,7 @@ class Follower:
         if code == "resync":
             watch = subscriptions_of(self.session).watch
             watch.count("live_resyncs")
-            watch.note(self.session.database, "resync-required", subId=self.id, reason=reason)
+            watch.note(self.database, "resync-required", subId=self.id, reason=reason)
             self.session.send(self.resync(reason))
         else:
             error = FilterTooLarge if code == FilterTooLarge.code else NotAllowed
@@ -296,9 +299,10 @@ async def begin(follower: Follower, wanted: Wanted, expression: Expression) -> S
         raise
     watch = subscriptions_of(session).watch
     watch.count("live_subscribed")
-    watch.note(session.database, "subscribed", **follower.about(wanted.collection))
     if watch.is_auditing:
-        subscription.at_close = lambda: watch.note(session.database, "ended", **follower.about(wanted.collection))
+        about = follower.about(wanted.collection)
+        watch.note(follower.database, "subscribed", **about)
+        subscription.at_close = lambda: watch.note(follower.database, "ended", **about)
     followed.by_id[id] = subscription
     followed.followers[id] = follower
     follower.subscription, follower.expression = subscription, expression
@@ -312,6 +316,7 @@ async def subscribe(session: RealtimeSession, id: MessageId, payload: Subscribe)
     wanted = Wanted(database=session.database, collection=query.collection, filters=conditions, filter=query.filter)
     expression = wanted.expression(session.known)
     service = subscriptions_of(session)
+    reading, identity = wanted.reading(session.known), await service.tokens.identity()
     token = await service.tokens.make(
         Resumable(
             session.database,
@@ -322,9 +327,9 @@ async def subscribe(session: RealtimeSession, id: MessageId, payload: Subscribe)
             query.filter,
             payload.include_data,
             service.tokens.good_until(),
-            wanted.reading(session.known),
+            reading,
             payload.priority,
-            await service.tokens.identity(),
+            identity,
             payload.checksum,
         )
     )
@@ -334,30 +339,25 @@ async def subscribe(session: RealtimeSession, id: MessageId, payload: Subscribe)
         payload.include_data,
         is_optional=payload.priority == LOW,
         checksum=payload.checksum,
-        reading=wanted.reading(session.known),
+        mark=mark_of(reading, identity),
     )
     subscription = await begin(follower, wanted, expression)
     try:
         session.send(answer("subscribe_ack", SubscribeAck(id, MATCHER_VERSION, subscription.feed.seq, token), id))
         if payload.last_seq is not None:
             last = Offset(payload.last_seq)
-            is_same = payload.reading is None or payload.reading == wanted.reading(session.known)
-            gap = await gap_behind(service, subscription, last) if is_same else OTHER_DOCUMENTS
+            said = Said(reading if payload.reading is None else payload.reading, payload.identity)
+            gap = await service.gap_since(subscription, said, Said(reading, identity), last)
             await go_on(follower, subscription, expression, last, gap)
         elif payload.send_snapshot:
             async for documents, seq in service.snapshot(subscription, wanted, session.known, session.taken):
                 session.send(snapshot_frame(id, documents, seq, follower.mark))
                 del documents
         else:
-            subscription.go_live(subscription.feed.position, {})
+            subscription.go_live(Known(subscription.feed.position))
     except BaseException:
         followed_by(session).end(id)
         raise
-
-
-async def gap_behind(service: Subscriptions, subscription: Subscription, last: Offset) -> str:
-    """Why a place in the log cannot be gone on from; '' when it can."""
-    return "" if await service.is_kept(subscription, last) else NOT_KEPT
 
 
 async def go_on(follower: Follower, subscription: Subscription, expression: Expression, last: Offset, gap: str) -> None:
@@ -365,8 +365,7 @@ async def go_on(follower: Follower, subscription: Subscription, expression: Expr
     try:
         if gap:
             raise ResyncRequired(gap)
-        session = follower.session
-        service = subscriptions_of(session)
+        session, service = follower.session, subscriptions_of(follower.session)
         await service.catch_up(subscription, expression, last, lambda: session.taken(CATCH_UP_BYTES))
     except ResyncRequired as error:
         followed_by(follower.session).end(follower.id)
@@ -395,8 +394,7 @@ async def catch_on(follower: Follower, last: Offset) -> None:
     subscription = follower.subscription
     if subscription is None or subscription.is_over:
         return
-    session = follower.session
-    service = subscriptions_of(session)
+    session, service = follower.session, subscriptions_of(follower.session)
 
     async def ready() -> None:
         if follower.held_from is not None:
@@ -410,38 +408,37 @@ async def catch_on(follower: Follower, last: Offset) -> None:
         await service.catch_up(subscription, follower.expression, last, ready)
     except _Held:
         # What waited meanwhile is in the log, behind the place where it goes on.
-        subscription.go_live(subscription.feed.position, {})
+        subscription.go_live(Known(subscription.feed.position))
     except HeadwaterError as error:
         subscription.stop("resync", str(error))
-
-
-async def _gap_since(
-    service: Subscriptions, subscription: Subscription, about: Resumable, reading: str, last: Offset
-) -> str:
-    """Why what a client has cannot be gone on with; '' when it can. Tokens of before do not say of which log it is."""
-    if about.reading != reading:
-        return OTHER_DOCUMENTS
-    is_here = about.identity in ("", await service.tokens.identity())
-    return await gap_behind(service, subscription, last) if is_here else NOT_KEPT
 
 
 async def resume(session: RealtimeSession, id: MessageId, payload: Resume) -> None:
     """Go on with a live query where an earlier connection was cut."""
     service = subscriptions_of(session)
-    about = await service.tokens.read(payload.token)
-    if (about.database, about.subject) != (session.database, session.known.subject):
-        raise InvalidOption("this is no resume token of yours; subscribe anew")
+    try:
+        about = await service.tokens.read(payload.token)
+        if (about.database, about.subject) != (session.database, session.known.subject):
+            raise InvalidOption("this is no resume token of yours; subscribe anew")
+    except InvalidOption as error:
+        service.watch.note(session.database, "resume-failed", subject=session.known.subject, reason=str(error))
+        raise
     if payload.last_seq < -1:
         raise InvalidOption(f"lastSeq is -1 or more; got {payload.last_seq}")
     wanted = Wanted(database=about.database, collection=about.collection, filters=about.filters, filter=about.filter)
     expression, last = wanted.expression(session.known), Offset(payload.last_seq)
-    is_optional, reading = about.priority == LOW, wanted.reading(session.known)
+    now = Said(wanted.reading(session.known), await service.tokens.identity())
     follower = Follower(
-        session, about.id, about.include_data, is_optional=is_optional, checksum=about.checksum, reading=reading
+        session,
+        about.id,
+        about.include_data,
+        is_optional=about.priority == LOW,
+        checksum=about.checksum,
+        mark=mark_of(*now),
     )
     subscription = await begin(follower, wanted, expression)
     try:
-        gap = await _gap_since(service, subscription, about, reading, last)
+        gap = await service.gap_since(subscription, Said(about.reading, about.identity), now, last)
         service.watch.resumed(about.database, about.subject, about.collection, is_kept=not gap)
         session.send(answer("resume-ack", ResumeAck(about.id, "resync-required" if gap else "ok", last + 1), id))
         await go_on(follower, subscription, expression, last, gap)
@@ -462,7 +459,7 @@ async def stream(session: RealtimeSession, id: MessageId, payload: Stream) -> No
     subscription = await begin(follower, wanted, wanted.expression(session.known))
     try:
         if payload.checkpoint is None:
-            subscription.go_live(subscription.feed.position, {})
+            subscription.go_live(Known(subscription.feed.position))
             return
         async for pulled in service.replicated(subscription, replica, payload.checkpoint, session.taken):
             follower.send(pulled)

@@ -7,6 +7,7 @@ import msgspec
 from headwater.doors.sessions import Frame
 from headwater.doors.wire import public_detail
 from headwater.errors import HeadwaterError, InvalidInput, Unauthenticated
+from headwater.model.json_values import why_unread
 
 Value = TypeVar("Value")
 MessageId = str | int
@@ -51,7 +52,8 @@ def decode_envelope(text: str) -> Envelope:
     except RecursionError:
         raise InvalidInput("the message is nested too deep") from None
     except (msgspec.MsgspecError, UnicodeError) as error:
-        raise InvalidInput(f"a message is {{id, type, payload}} as JSON: {error}") from None
+        why = why_unread(text.encode("utf-8", "replace"), error)
+        raise InvalidInput(f"a message is {{id, type, payload}} as JSON: {why}") from None
 
 
 def decode_payload(envelope: Envelope, decoder: "msgspec.json.Decoder[Value]") -> Value:

@@ -37,17 +37,19 @@ class MessageBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HistoryQuery(msgspec.Struct, frozen=True):
-    """Messages behind an offset; all that are kept without one."""
+    """Messages behind an offset; all that are kept without one. `epoch` says whose offset it is."""
 
     since: Annotated[int, Meta(ge=-1)] | None = None
+    epoch: str = ""
     limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = 100
 
 
 class History(msgspec.Struct, frozen=True):
-    """Messages, and the newest offset of the room, -1 when there is none."""
+    """Messages, the newest offset of the room, -1 when there is none, and whose offsets they are."""
 
     messages: list[RoomMessage]
     offset: int
+    epoch: str = ""
 
 
 class Members(msgspec.Struct, frozen=True):
@@ -81,8 +83,10 @@ async def send(site: Site, request: Request, body: MessageBody, room: str) -> Re
 async def history(site: Site, request: Request, query: HistoryQuery, room: str) -> Response:
     """What is kept of a room."""
     check_use(request, queue_of(room))
-    found, newest = await site.rooms.kept.history_of(request.principal.database, room, query.since, query.limit)
-    return json_response(History(found, newest))
+    found, outline = await site.rooms.kept.history_of(
+        request.principal.database, room, query.since, query.limit, query.epoch
+    )
+    return json_response(History(found, outline.end - 1, outline.epoch))
 
 
 async def members(site: Site, request: Request, room: str) -> Response:
@@ -91,13 +95,15 @@ async def members(site: Site, request: Request, room: str) -> Response:
     return json_response(Members(*await site.rooms.roll_call(request.principal.database, room)))
 
 
-async def listen(site: Site, request: Request, room: str, since: str) -> Response:
+async def listen(site: Site, request: Request, room: str, since: str, epoch: str) -> Response:
     """Everything that happens in a room, as server-sent events. Who comes back says the last id it saw."""
     check_scope(request, Scope.SUBSCRIBE)
     check_use(request, queue_of(room))
-    begin_at = check_since(request.headers.get("last-event-id") or since)
+    if last := request.headers.get("last-event-id"):
+        since, _, epoch = last.partition("@")
+    begin_at = check_since(since)
     site.realtime.admit_listener(request)
-    join = msgspec.Raw(msgspec.json.encode(Join(room, begin_at, quiet=True)))
+    join = msgspec.Raw(msgspec.json.encode(Join(room, begin_at, quiet=True, epoch=epoch)))
 
     def begin(peer: Peer) -> RealtimeSession:
         session = RealtimeSession(site, site.realtime, request, peer)

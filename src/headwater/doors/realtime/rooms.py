@@ -24,7 +24,7 @@ from headwater.services.checks import check_text
 from headwater.services.live_room import Event, LiveRoom, Missed, Presence
 from headwater.services.room_gathering import NewMessage, Sent
 from headwater.services.room_history import begins_behind_hole
-from headwater.services.room_outline import DROPPED, UNKNOWN, epoch_of
+from headwater.services.room_outline import DROPPED, UNKNOWN
 
 if TYPE_CHECKING:
     import asyncio
@@ -181,10 +181,15 @@ def frame_of(room: str, event: Event, epoch: str) -> Frame:
         told = event
         if event.offset == 0:
             told = FirstMessage(event.room, event.type, event.data, event.sender, event.at, event.offset, epoch)
-        return tell("room-message", told, event_id="" if event.offset is None else str(event.offset))
+        return tell("room-message", told, event_id="" if event.offset is None else place_of(event.offset, epoch))
     if isinstance(event, Missed):
         return tell("resync-required", ResyncRequired(room, DROPPED, event.offset))
     return tell("presence", PresenceEvent(room, event.member.member, event.member.profile, event.state))
+
+
+def place_of(offset: int, epoch: str) -> str:
+    """A place in a room as listeners keep it: an EventSource that comes back can say the last id it saw alone."""
+    return f"{offset}@{epoch}"
 
 
 # ── joining and leaving ──
@@ -285,13 +290,13 @@ def drop_seat(session: RealtimeSession, room: str) -> None:
 
 async def catch_up(kept: "RoomHistory", seat: Seat, since: Since, epoch: str = "") -> None:
     """Send what came after an offset, up to where this member began to listen. An offset of another epoch is none of
-    this room: it was deleted and made again, and everything that is kept of it is new."""
+    this room: it was deleted and made again, or its store restored, and everything that is kept of it is new."""
     live, session = seat.live, seat.session
     outline = await kept.outline(live.database, live.name)
     end = seat.after + 1
     after = -1 if since == "beginning" else int(since)
     reason = "" if since == "beginning" else outline.why_not_since(after)
-    is_another = since != "beginning" and epoch not in ("", epoch_of(outline.partition_id))
+    is_another = since != "beginning" and not outline.counts_in(epoch)
     if is_another:
         reason = DROPPED
     if reason:
@@ -307,7 +312,7 @@ async def catch_up(kept: "RoomHistory", seat: Seat, since: Since, epoch: str = "
         messages = await kept.history(outline, live.name, following - 1, PAGE)
         if (begin := begins_behind_hole(outline, following - 1, messages)) is not None:
             session.send(dropped_before(live, begin))
-        if not messages or not session.send(bundle(live.name, messages, epoch_of(outline.partition_id))):
+        if not messages or not session.send(bundle(live.name, messages, outline.epoch)):
             return
         following = (messages[-1].offset or 0) + 1
         # What comes next is read when the client has taken some: who reads is not too slow, however much there is.

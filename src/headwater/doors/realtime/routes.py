@@ -30,10 +30,11 @@ def converse(site: Site, request: Request, peer: Peer) -> RealtimeSession:
 
 
 class ListenQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What to listen to: a room, from where on (an offset, now or beginning), or a live query over a collection."""
+    """What to listen to: a room, from where on (an offset and its epoch, now or beginning), or a live query."""
 
     room: str = ""
     since: str = "now"
+    epoch: str = ""
     collection: str = ""
     filter: str = ""
     include_data: bool | None = None
@@ -44,7 +45,7 @@ class ListenQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
 async def listen(site: Site, request: Request, query: ListenQuery) -> Response:
     """What happens in a room or to documents, for those who only listen."""
     if not query.collection:
-        return await room_routes.listen(site, request, query.room, query.since)
+        return await room_routes.listen(site, request, query.room, query.since, query.epoch)
     if query.room:
         raise InvalidOption("listen to a room or to a collection; got both")
     wanted = LiveListenQuery(query.collection, query.filter, query.include_data, query.send_snapshot, query.checksum)

@@ -15,7 +15,7 @@ from headwater import filters
 from headwater.errors import InvalidOption
 from headwater.filters.tree import And, Comparison, Equal, Expression, Field, OneOf, Order, known
 from headwater.model.document import OrderBy
-from headwater.model.document_order import QueryCursor, read_cursor
+from headwater.model.document_order import QueryCursor, cursor_mark, read_cursor
 from headwater.model.document_rules import Permit
 from headwater.model.order_key import END, NULL, kind_end, next_key, order_key
 from headwater.stores.document_questions import DocumentQuery
@@ -71,15 +71,8 @@ def understand(query: DocumentQuery, permit: Permit | None = None, claims: str =
         raise InvalidOption(f"a query orders by {ORDER_FIELDS_MAX} fields at most; got {len(query.order_by)}")
     expression = filters.readable(permit, filters.whole_filter(query.filters, query.filter, claims))
     order = tuple(query.order_by)
-    return Asked(expression, order, _place_after(query.start_after, order))
-
-
-def _place_after(cursor: str, order: tuple[OrderBy, ...]) -> QueryCursor | None:
-    """Behind which place a query begins. By id, the id of a cursor is all that counts, whatever order it is from."""
-    after = read_cursor(cursor, len(order))
-    if after is None or [by.field for by in order] != ["id"]:
-        return after
-    return after._replace(keys=(order_key(after.id),))
+    after = read_cursor(query.start_after, len(order), cursor_mark(query.collection, order))
+    return Asked(expression, order, after)
 
 
 # ── plans ──

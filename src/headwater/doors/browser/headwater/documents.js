@@ -149,6 +149,45 @@ export class Batch {
   }
 }
 
+// A replica that was away for long has more to push than a server takes at once.
+const PUSH_BYTES = 4 * 2 ** 20;
+
+/** Push what a replica has written, in parts of bounded size, one after the other; resolves with what conflicts. Rows that
+ *  were taken before an error are told apart when they come again. */
+export async function pushRows(connection, collection, rows) {
+  const conflicts = [];
+  for (const part of inParts(rows)) conflicts.push(...(await pushPart(connection, collection, part)));
+  return conflicts;
+}
+
+function inParts(rows) {
+  const encoder = new TextEncoder();
+  const parts = [[]];
+  let size = 0;
+  for (const row of rows) {
+    const more = encoder.encode(JSON.stringify(row)).length;
+    if (size > 0 && size + more > PUSH_BYTES) {
+      parts.push([]);
+      size = 0;
+    }
+    parts.at(-1).push(row);
+    size += more;
+  }
+  return parts;
+}
+
+// The server, or a proxy before it, may take less than that. Of a document that is too large itself it is said which.
+async function pushPart(connection, collection, rows) {
+  try {
+    return await connection.request("POST", "replication/v1/push", { collection, rows });
+  } catch (error) {
+    if (error.status !== 413 || error.document !== undefined || rows.length < 2) throw error;
+  }
+  const half = rows.length >> 1;
+  const first = await pushPart(connection, collection, rows.slice(0, half));
+  return [...first, ...(await pushPart(connection, collection, rows.slice(half)))];
+}
+
 function conditions(ifMatch) {
   return ifMatch?.map(one => (Array.isArray(one) ? { field: one[0], op: one[1], value: one[2] } : one));
 }

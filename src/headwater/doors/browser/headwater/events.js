@@ -1,11 +1,14 @@
 // What the others stand on: errors with a code, and events that are listened to.
 
-/** What went wrong: `code` is stable, the message is for people. */
+/** What went wrong: `code` is stable, the message is for people. What was refused over HTTP has its `status`, and where
+ *  several documents were handed in, `document` is the id of the one that it is about. */
 export class HeadwaterError extends Error {
-  constructor(code, message) {
+  constructor(code, message, { status, document } = {}) {
     super(message);
     this.name = "HeadwaterError";
     this.code = code;
+    this.status = status;
+    this.document = document;
   }
 }
 
@@ -73,5 +76,7 @@ export function segment(name) {
 /** What a server has answered instead of what was asked for. */
 export async function refusal(answer) {
   const problem = await answer.json().catch(() => ({}));
-  return new HeadwaterError(problem.reason ?? problem.code ?? "internal_error", problem.message ?? `HTTP ${answer.status}`);
+  const { status } = answer;
+  const message = problem.message ?? problem.detail ?? `HTTP ${status}`;
+  return new HeadwaterError(problem.reason ?? problem.code ?? "internal_error", message, { status, document: problem.document });
 }

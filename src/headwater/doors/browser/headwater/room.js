@@ -11,8 +11,10 @@ export class Room extends Emitter {
   #connection;
   #options;
   #last;
-  // Whose offset that is: a room that is deleted and made again counts anew.
+  // Whose offset that is: a room that is deleted and made again, or whose store is restored, counts anew.
   #epoch;
+  // Another one, which the room has by now, until it is told to begin anew: the offset is of the one before.
+  #epochNext = null;
   #joined = false;
   // While it is asked for: the answer, for everybody who asks.
   #joining = null;
@@ -110,7 +112,9 @@ export class Room extends Emitter {
     const { profile, since = "now" } = this.#options;
     const known = this.#last ?? since;
     const ack = await ask("join", { room: this.name, since: known, epoch: this.#epoch, profile });
-    this.#epoch = ack.epoch ?? "";
+    const isAnother = typeof known === "number" && this.#epoch !== "" && ack.epoch !== this.#epoch;
+    this.#epochNext = isAnother ? ack.epoch ?? "" : null;
+    if (!isAnother) this.#epoch = ack.epoch ?? "";
     // Who began with "now" has everything up to here, and begins here when the connection is lost before a message.
     this.#last ??= since === "now" ? (ack.offset < 0 ? "beginning" : ack.offset) : undefined;
     this.#patience.reset();
@@ -126,6 +130,8 @@ export class Room extends Emitter {
     else if (type === "presence") this.#meet(payload);
     else if (type === "resync-required") {
       this.#last = payload.offset < 0 ? "beginning" : payload.offset;
+      this.#epoch = this.#epochNext ?? this.#epoch;
+      this.#epochNext = null;
       this.emit("resync", payload);
     }
   }
