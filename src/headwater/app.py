@@ -142,6 +142,8 @@ class Headwater(Database):
             return
         self.committer.home.check()
         self.committer.hurry()
+        for finish in self.queues_service.before_close:
+            await finish()
         await self.queues_service.holdings.close()
         await self.rooms_service.close()
         life.end()
@@ -320,19 +322,30 @@ async def open_door(
 ) -> "AsyncIterator[Handler]":
     """Everything that can be asked of a store over HTTP, for as long as it is open; guarded if `access` says how."""
     if isinstance(store, Headwater):
-        yield make_guarded_door(store, access)
+        yield await open_guarded_door(store, access)
         return
     async with open_headwater(store, **options) as hw:
         await hw.keeper.prepare()
-        yield make_guarded_door(hw, access)
+        yield await open_guarded_door(hw, access)
+
+
+async def open_guarded_door(hw: Headwater, access: "AccessSettings | None") -> "Handler":
+    """The same as `make_guarded_door`, with what has to be in the store before anybody asks."""
+    door = make_router(hw)
+    await door.site.subscriptions.tokens.prepare()
+    return guarded_door(hw, door, access)
 
 
 def make_guarded_door(hw: Headwater, access: "AccessSettings | None") -> "Handler":
     """All routes over an open store, behind their guards if there are to be any."""
+    return guarded_door(hw, make_router(hw), access)
+
+
+def guarded_door(hw: Headwater, door: "Router", access: "AccessSettings | None") -> "Handler":
+    """These routes, behind their guards if there are to be any."""
     from headwater.doors.access.guard import guarded
     from headwater.doors.documents.errors import in_their_words
 
-    door = make_router(hw)
     return in_their_words(door) if access is None else guarded(door, access, hw.store, hw.tail, hw.clock)
 
 

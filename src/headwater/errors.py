@@ -26,12 +26,10 @@
     ├── StoreError            the database did not take it
     │   ├── StoreBusy
     │   ├── StoreFull, StoreSilent
-    │   ├── StoreFailed
-    │   ├── StoreDamaged
-    │   ├── StoreForeign, StoreLinked
+    │   ├── StoreFailed, StoreUnreachable
+    │   ├── StoreDamaged, StoreForeign, StoreLinked
     │   ├── StoreNewer, StoreOlder
-    │   ├── StoreMissing
-    │   ├── StoreReplaced
+    │   ├── StoreMissing, StoreReplaced
     │   └── EncryptionKeyMissing
     ├── AccessError           who asks is not known, or may not do this
     │   ├── Unauthenticated
@@ -156,7 +154,6 @@ class UnknownRecord(QueueError):
 
 class AlreadyReached(QueueError):
     """This step of named work was taken before, with everything that belongs to it; go on with the next.
-
     `number` is the last step that was taken, `note` what was noted with it."""
 
     code = "already_reached"
@@ -283,6 +280,10 @@ class StoreFailed(StoreError):
     retryable = True
 
 
+class StoreUnreachable(StoreFailed):
+    """The database server is away, or went away meanwhile; who only reads goes on when it is back."""
+
+
 class StoreDamaged(StoreError):
     """The file is not what a database file must be. It was left as it is."""
 
@@ -308,7 +309,7 @@ class StoreNewer(StoreError):
 
 
 class StoreOlder(StoreError):
-    """The file was written by an older Headwater and is opened for reading only; open it once for writing."""
+    """An older Headwater wrote it, and who opens it may not alter it: open it once for writing, as its owner."""
 
     code = "store_older"
 
@@ -380,7 +381,6 @@ class PipelineUnavailable(PipelineError):
 
 class DataLost(PipelineError):
     """Records are gone that this query has not read: retention dropped them, or their queue was deleted and made again.
-
     `failOnDataLoss=false` goes on without them."""
 
     code = "data_lost"

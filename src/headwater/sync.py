@@ -9,7 +9,7 @@ Nothing is written twice: `bridged` turns a coroutine of the async interface int
 
 import builtins
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import wraps
 from types import TracebackType
@@ -33,6 +33,7 @@ from headwater.services.consumption import Consumption, Loop
 from headwater.services.documents import Conditions, LiveChange
 from headwater.services.job_options import JobOptions, takes
 from headwater.services.running import Handler, check_handler
+from headwater.services.streams import Stream
 from headwater.services.transaction import Together
 
 if TYPE_CHECKING:
@@ -48,6 +49,21 @@ class Bridged:
     def __init__(self, bridge: Runs, inner: Any) -> None:
         self._bridge = bridge
         self._inner = inner
+
+
+def streamed(bridge: Runs, stream: Stream[R]) -> Generator[R, None, None]:
+    """What comes on a stream, one after the other."""
+
+    async def next_one() -> R:
+        return await anext(stream)
+
+    try:
+        while True:
+            yield bridge.run(next_one())
+    finally:
+        # Of what is closed there is nothing left to let go of.
+        with suppress(Closed):
+            bridge.run(stream.aclose())
 
 
 def bridged(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
@@ -252,25 +268,7 @@ class Room(Bridged):
 
     def follow(self, since: int | str = "now") -> Generator[RoomMessage, None, None]:
         """Messages as they come: those behind an offset first, all that are kept with "beginning"."""
-        messages = self._inner.follow(since)
-        try:
-            while True:
-                try:
-                    yield self._bridge.run(_next(messages))
-                except StopAsyncIteration:
-                    return
-        finally:
-            # Of what is closed there is nothing left to let go of.
-            with suppress(Closed):
-                self._bridge.run(_close(messages))
-
-
-async def _next(messages: AsyncGenerator[RoomMessage, None]) -> RoomMessage:
-    return await anext(messages)
-
-
-async def _close(messages: AsyncGenerator[RoomMessage, None]) -> None:
-    await messages.aclose()
+        return streamed(self._bridge, self._inner.follow(since))
 
 
 class Jobs(Bridged):
@@ -295,6 +293,7 @@ class Jobs(Bridged):
     retry_dead = bridged(async_jobs.Jobs.retry_dead)
     drop = bridged(async_jobs.Jobs.drop)
     cleanup = bridged(async_jobs.Jobs.cleanup)
+    drop_old = bridged(async_jobs.Jobs.drop_old)
     pause = bridged(async_jobs.Jobs.pause)
     resume = bridged(async_jobs.Jobs.resume)
     limit = bridged(async_jobs.Jobs.limit)
@@ -374,16 +373,7 @@ class Collection(Bridged):
 
     def follow(self, where: str = "", *, filters: Conditions = ()) -> Generator[LiveChange, None, None]:
         """A live query: a snapshot of the documents, then each that enters, changes or leaves."""
-        changes = self._inner.follow(where, filters=filters)
-        try:
-            while (change := self._bridge.run(_next_change(changes))) is not None:
-                yield change
-        finally:
-            self._bridge.run(changes.aclose())
-
-
-async def _next_change(changes: AsyncIterator[LiveChange]) -> LiveChange | None:
-    return await anext(changes, None)
+        return streamed(self._bridge, self._inner.follow(where, filters=filters))
 
 
 class Database(Bridged):

@@ -50,6 +50,50 @@ def test_changes_are_captured_listed_and_given_up(server: Server, tmp_path: Path
         connection.execute("DROP TABLE orders")
 
 
+NOTHING = "ALTER TABLE odd REPLICA IDENTITY NOTHING"
+INDEX_GONE = (
+    "ALTER TABLE odd ADD other int NOT NULL; CREATE UNIQUE INDEX other ON odd (other); "
+    "ALTER TABLE odd REPLICA IDENTITY USING INDEX other; DROP INDEX other"
+)
+
+
+@pytest.mark.parametrize(
+    ("alter", "why"),
+    [
+        ("ALTER TABLE odd SET UNLOGGED", "unlogged"),
+        (NOTHING, "has REPLICA IDENTITY NOTHING"),
+        (INDEX_GONE, "an index that is gone"),
+        ("ALTER TABLE odd DROP CONSTRAINT odd_pkey", "has no primary key"),
+    ],
+)
+def test_a_capture_that_is_refused_says_why_leaves_nothing_and_can_begin_later(
+    server: Server, tmp_path: Path, alter: str, why: str
+) -> None:
+    program = Program(tmp_path)
+    about = (f"postgresql://{USER}@/postgres?host={server.folder}", "--table", "public.odd", "--name", NAME)
+    kept = "SELECT slot_name::text FROM pg_replication_slots UNION ALL SELECT pubname FROM pg_publication"
+    with server.connect() as connection:
+        connection.execute("CREATE TABLE odd (id int PRIMARY KEY)")
+        try:
+            connection.execute(alter.encode())
+            refused = program.run("capture", "run", *about, "--queue", "changes", "--once", "--json")
+            assert refused.error()["code"] == "source_unfit"
+            assert why in refused.error()["message"]
+            assert "nothing is captured" in program.run("capture", "list").err
+            assert ("headwater_" + NAME,) not in connection.execute(kept.encode()).fetchall()
+            [dropped] = program.run("capture", "drop", *about, "--json").documents()
+            assert dropped["was_captured"] is False
+            connection.execute("DROP TABLE odd")
+            connection.execute("CREATE TABLE odd (id int PRIMARY KEY)")
+            connection.execute("INSERT INTO odd VALUES (1)")
+            done = program.run("capture", "run", *about, "--queue", "changes", "--once")
+            # Consumers are not told that they missed something.
+            assert done.lines() == ["pushed 1 change to changes"]
+        finally:
+            program.run("capture", "drop", *about)
+            connection.execute("DROP TABLE odd")
+
+
 def test_a_capture_that_can_never_be_is_not_listed(server: Server, tmp_path: Path) -> None:
     program = Program(tmp_path)
     address = f"postgresql://{USER}@/postgres?host={server.folder}"

@@ -30,6 +30,7 @@ class OneNumber:
         self.lsn = lsn
         self.intentions = SimpleNamespace(gate=None, draining=False)
         self.followers = SimpleNamespace(on_clock_set=[])
+        self.before_close: list[object] = []
 
     async def ask(self, question: object) -> int:
         if self.lsn is None:

@@ -460,6 +460,6 @@ async def test_a_full_disk_is_told_once_and_so_is_its_end(
     # A commit that adds nothing to the log needs no room, so it says nothing about it.
     assert is_full == [True, False, False]
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "the disk is full",
-        "there is room on the disk again",
+        "the store is full",
+        "there is room again",
     ]

@@ -21,7 +21,7 @@ from headwater.stores.postgres.connection import PostgresConnection, quoted
 from headwater.stores.postgres.floors import LOOKS_MAX
 from headwater.stores.tables.job_books import MINUTE
 from tests.contracts.clock import FakeClock
-from tests.contracts.jobs import Board, shell
+from tests.contracts.jobs import WORKER, Board, shell
 from tests.contracts.log import Log, payloads
 from tests.postgres_server import Server
 from tests.postgres_server import server as server_of_this_process
@@ -151,6 +151,7 @@ async def test_claims_and_counts_look_at_no_more_pages_after_many_jobs(
             "ready_heads": pages(look, sql.ready_heads, 1, 0, 10),
             "queue_outlook": pages(look, sql.queue_outlook, 1, None),
             "jobs_outlook": pages(look, sql.jobs_outlook),
+            "jobs_held_of": pages(look, sql.jobs_held_of, "[1,2,3]", WORKER),
             "count_jobs": pages(
                 look, f"SELECT count FROM hw_job_tallies WHERE queue_id = 1 AND state = 'pending' {newest}"
             ),

@@ -108,6 +108,36 @@ def test_a_role_with_what_is_printed_can_use_the_store_and_change_none_of_its_ta
                 connection.execute(forbidden.format(schema).encode())
 
 
+def test_a_role_that_comes_before_the_owner_with_a_new_version_is_told_who_has_to_open_the_store(
+    program: Program, server: Server, address: str, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grant(program, server, address, role)
+    own = as_role(address, role)
+    known = migrate.migrations()
+    version = known[-1].number
+    newer = Migration(version + 1, "add_something", "ALTER TABLE hw_meta ADD COLUMN something int")
+    monkeypatch.setattr(migrate, "migrations", lambda: (*known, newer))
+    refused = program.expect(3, "push", "orders", "1", "--json", "--store", own).error()
+    assert refused["code"] == "store_older"
+    assert f"tables of version {version}" in refused["message"]
+    assert "open it once as its owner" in refused["message"]
+    [problem] = program.expect(3, "doctor", "--json", "--store", own).document()["problems"]
+    assert (problem["code"], "owner" in problem["remedy"]) == ("store_older", True)
+    program.expect(0, "doctor", "--store", address)
+    program.expect(0, "push", "orders", "1", "--store", own)
+
+
+def test_a_role_without_rights_is_told_of_grants_on_one_line_and_not_of_files(
+    program: Program, address: str, role: str
+) -> None:
+    program.expect(0, "push", "orders", "1", "--store", address)
+    ended = program.expect(3, "doctor", "--json", "--store", as_role(address, role))
+    [problem] = ended.document()["problems"]
+    assert "headwater store grants" in problem["remedy"]
+    assert "folder" not in problem["remedy"]
+    assert "\n" not in problem["message"]
+
+
 async def test_a_role_that_may_only_read_reads_the_log_and_writes_nothing(
     server: Server, address: str, role: str
 ) -> None:

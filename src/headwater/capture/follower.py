@@ -136,7 +136,7 @@ class Follower:
         self._refuse_another_queue()
         if await self._is_elsewhere():
             self._state = CaptureState()
-        if not _is_followed(self._state):
+        if not self._state.is_followed:
             await self._refuse_place()
         try:
             if self._state.copying:
@@ -146,7 +146,7 @@ class Follower:
                 await self._resume()
             else:
                 await self._source.check()
-                await self._begin()
+                await self._begin_first()
         except ResyncRequired as error:
             await self._lost(error)
 
@@ -196,6 +196,24 @@ class Follower:
         log.warning("capture %s begins anew: %s", self._source.name, reason)
         await self._source.forget()
         await self._begin([Change("resync-required", table, reason=reason) for table in self._source.tables])
+
+    async def _begin_first(self) -> None:
+        """Begin where nothing was followed before. What the source refuses for good leaves nothing, here or there."""
+        try:
+            await self._begin()
+        except HeadwaterError as error:
+            if not error.retryable:
+                await self._take_back()
+            raise
+
+    async def _take_back(self) -> None:
+        try:
+            await self._source.forget()
+        except HeadwaterError as error:
+            # It may keep something for us: then the note stays, by which it can be dropped.
+            log.warning("what %s keeps for this capture could not be given up: %s", self._source.name, error)
+        else:
+            await self._take_step(CaptureState(), ())
 
     async def _begin(self, changes: Sequence[Change] = ()) -> None:
         """Note that a copy begins before the source is told: who dies in between begins once more."""
@@ -321,8 +339,8 @@ async def drop(hw: Database, source: Source, *, of_another_store: bool = False) 
     """
     step = STEPS + check_name("capture", source.name)
     number, state = await _find_state(hw.queues_service, hw.name, step)
-    await give_up(source, of_another_store=_is_followed(state) or of_another_store)
-    if not number:
+    await give_up(source, of_another_store=state.is_followed or of_another_store)
+    if state == CaptureState():
         return False
     note = CaptureState(state.position, state.copying, dropped=True, queue=state.queue, changes=state.changes)
     await hw.queues_service.run(Reach(database=hw.name, name=step, number=number + 1, note=encode_state(note)))
@@ -348,11 +366,6 @@ async def _refuse_place(source: Source) -> None:
             f"the source keeps a place for a capture {source.name} that this log does not know: it is another store's, "
             "or of one that is no more. Take another --name, or give it up (headwater capture drop --of-another-store)"
         )
-
-
-def _is_followed(state: CaptureState) -> bool:
-    """Whether what the source keeps under this name is kept for this log."""
-    return state != CaptureState() and not state.dropped
 
 
 async def _find_state(queues: Verbs, database: str, step: str) -> tuple[int, CaptureState]:

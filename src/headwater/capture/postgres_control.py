@@ -13,7 +13,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from headwater.capture.contract import Lag, Row
-from headwater.capture.postgres_errors import translated
+from headwater.capture.postgres_errors import one_line, translated
 from headwater.capture.postgres_values import SESSION, value_of
 from headwater.capture.publication import Member, Publication, faults_of
 from headwater.capture.replication import CONNECTION
@@ -28,7 +28,19 @@ PLUGIN = "pgoutput"
 LOOK_SECONDS = 0.05
 
 sql = load_statements("headwater.capture")
-_FULL, _NOTHING = "f", "n"
+_DEFAULT, _FULL, _INDEX, _NOTHING = "d", "f", "i", "n"
+# By its replica identity, why the rows of a table are known by nothing, and what to do about it.
+_UNKNOWN = {
+    _DEFAULT: ("has no primary key", "add one, or ALTER TABLE … REPLICA IDENTITY FULL"),
+    _INDEX: (
+        "has as REPLICA IDENTITY an index that is gone",
+        "set another with ALTER TABLE … REPLICA IDENTITY DEFAULT, or FULL",
+    ),
+    _NOTHING: (
+        "has REPLICA IDENTITY NOTHING",
+        "set another with ALTER TABLE … REPLICA IDENTITY DEFAULT (the primary key), or FULL",
+    ),
+}
 _KINDS = {"r", "p"}
 
 
@@ -116,14 +128,7 @@ class Control:
     def look_at(self, names: Sequence[str]) -> list[Table]:
         """The tables of these names. Raises when there is one that cannot be followed: to publish a table whose rows
         are known by nothing would make the server refuse every update of it, to everybody."""
-        tables = [self._look_at(name) for name in names]
-        for table in tables:
-            if not table.key and not table.is_full:
-                raise SourceUnfit(
-                    f"{table.shown} has no primary key, so that the server would refuse updates of it once it is "
-                    "followed; add one, or ALTER TABLE … REPLICA IDENTITY FULL"
-                )
-        return tables
+        return [self._look_at(name) for name in names]
 
     def _look_at(self, name: str) -> Table:
         row = self._one(sql.find_table, name)
@@ -132,8 +137,13 @@ class Control:
         number, schema, table, kind, identity, key = row
         if kind not in _KINDS:
             raise SourceUnfit(f"{name} is no table: only tables can be followed")
-        known = () if identity == _NOTHING else tuple(key)
-        return Table(number, schema, table, known, identity == _FULL)
+        found = Table(number, schema, table, () if identity == _NOTHING else tuple(key), identity == _FULL)
+        if not found.key and not found.is_full:
+            lacks, remedy = _UNKNOWN.get(identity, _UNKNOWN[_DEFAULT])
+            raise SourceUnfit(
+                f"{found.shown} {lacks}, so that the server would refuse updates of it once it is followed; {remedy}"
+            )
+        return found
 
     def name_of(self, number: int) -> str:
         """What the table of a number is called now, as `Table.shown` writes it; '' when there is none."""
@@ -172,7 +182,7 @@ class Control:
             try:
                 self._alter(Identifier(name), tables, with_options=not (found.is_full and found.is_by_root))
             except psycopg.errors.InsufficientPrivilege as error:
-                raise SourceUnfit(f"{wrong} ({error})") from error
+                raise SourceUnfit(f"{wrong} ({one_line(error)})") from error
 
     def _alter(self, name: Identifier, tables: Sequence[Table], *, with_options: bool) -> None:
         with self._connected().transaction():

@@ -14,10 +14,15 @@ def translated() -> Iterator[None]:
     try:
         yield
     except psycopg.errors.ObjectInUse as error:
-        raise SourceBusy(f"another process follows the slot: {error}") from error
+        raise SourceBusy(f"another process follows the slot: {one_line(error)}") from error
     except psycopg.errors.InsufficientPrivilege as error:
-        raise SourceUnfit(f"the user of the source may not do this: {error}") from error
+        raise SourceUnfit(f"the user of the source may not do this: {one_line(error)}") from error
     except psycopg.OperationalError as error:
-        raise SourceUnreachable(f"the server of the source cannot be reached: {error}") from error
+        raise SourceUnreachable(f"the server of the source cannot be reached: {one_line(error)}") from error
     except psycopg.Error as error:
-        raise SourceUnfit(f"the server of the source refused: {error}") from error
+        raise SourceUnfit(f"the server of the source refused: {one_line(error)}") from error
+
+
+def one_line(error: psycopg.Error) -> str:
+    """What a server says. It says more in further lines: hints, the place in a statement."""
+    return " ".join(str(error).split())

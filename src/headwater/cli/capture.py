@@ -110,7 +110,7 @@ async def list_captures(settings: Settings) -> Result:
 
     async with opened(settings) as hw:
         noted = await hw.store.ask(ListMilestones(hw.name, STEPS))
-    found = [milestone for milestone in noted if not decode_state(milestone.note).dropped]
+    found = [milestone for milestone in noted if decode_state(milestone.note).is_followed]
     return table(found, _document, COLUMNS, _row, empty="nothing is captured into this store")
 
 

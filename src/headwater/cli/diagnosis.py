@@ -85,27 +85,60 @@ def judge(place: PlaceFacts, store: StoreFacts | None) -> list[Problem]:
     if store is None:
         return found
     cautions = [Problem("server", caution, "see to the server; nothing is damaged") for caution in store.cautions]
-    return [*_judge_damage(store), *cautions, *found, *_judge_space(place, store), *_judge_settings(store)]
+    return [*_judge_damage(place, store), *cautions, *found, *_judge_space(place, store), *_judge_settings(store)]
 
 
 def judge_error(error: HeadwaterError, location: str) -> Problem:
     """Why the store cannot be opened, and what to do about it."""
-    remedies = {
+    scheme = location.partition("://")[0] if "://" in location else ""
+    if not scheme:
+        remedies, otherwise = _file_remedies(location), FILE_REMEDY
+    elif scheme.startswith("postgres"):
+        remedies, otherwise = SERVER_REMEDIES, SERVER_REMEDY
+    else:
+        remedies, otherwise = BUCKET_REMEDIES, BUCKET_REMEDY
+    return Problem(error.code, str(error), (ANY_REMEDIES | remedies).get(error.code, otherwise))
+
+
+ANY_REMEDIES = {
+    "store_newer": "install the newer Headwater that wrote it",
+    "store_busy": "wait for the program that writes, or end it, then ask again",
+}
+FILE_REMEDY = "look at the rights of the file and its folder, and at the space left on the disk"
+SERVER_REMEDIES = {
+    "store_older": "as the owner of the store, with this version: `headwater doctor --store postgresql://owner@…`",
+    "store_damaged": "look at the server's own log, then put back a backup of its database",
+    "store_foreign": "name another schema (`?schema=…`), or open this one once with --adopt",
+    "store_replaced": "use the store that it names, with --store or HEADWATER_STORE; if none, put back a backup",
+    "store_full": "free space on the server's disk",
+}
+SERVER_REMEDY = (
+    "look at the address and whether the server runs; what a role needs is printed by `headwater store grants ROLE`, "
+    "run as the owner of the store"
+)
+BUCKET_REMEDIES = {
+    "store_damaged": "keep a copy of the objects, then put back a backup",
+    "store_foreign": "name another place in the bucket with --store",
+    "store_replaced": "use the store that it names, with --store or HEADWATER_STORE; if none, put the objects back",
+}
+BUCKET_REMEDY = "look at the address, and whether the credentials may list, read, write and delete there"
+
+
+def _file_remedies(location: str) -> dict[str, str]:
+    return {
         "store_damaged": f"keep a copy of {location}, then put back a backup, or save what can be read with `.recover` "
         "of the sqlite3 program",
         "store_foreign": "name another file with --store, or open this one once in Python with adopt=True",
         "store_linked": f"use one name for it everywhere; find other names with find / -xdev -samefile {location}",
-        "store_newer": "install the newer Headwater that wrote it",
         "store_replaced": "use the store that it names, with --store or HEADWATER_STORE; if none, put the file back",
-        "store_busy": "wait for the program that writes, or end it, then ask again",
     }
-    fallback = "look at the rights of the file and its folder, and at the space left on the disk"
-    return Problem(error.code, str(error), remedies.get(error.code, fallback))
 
 
-def _judge_damage(store: StoreFacts) -> Iterator[Problem]:
+def _judge_damage(place: PlaceFacts, store: StoreFacts) -> Iterator[Problem]:
     for damage in store.damage:
-        remedy = "stop writing, keep a copy, then put back a backup or save what can be read with `.recover` of sqlite3"
+        remedy = "stop writing, keep a copy, then put back a backup"
+        if place.folder:
+            remedy += " or save what can be read with `.recover` of sqlite3"
         if damage.startswith("LSN "):
             remedy = "keep a copy, then put back a backup, or pass it over with `headwater store give-up-damaged`"
         yield Problem("damaged", damage, remedy)

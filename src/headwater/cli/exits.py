@@ -19,6 +19,7 @@ from headwater.errors import (
     StoreLinked,
     StoreMissing,
     StoreNewer,
+    StoreOlder,
     StoreReplaced,
 )
 
@@ -71,6 +72,7 @@ CODES: dict[type[HeadwaterError], ExitCode] = {
     StoreForeign: ExitCode.STORE,
     StoreLinked: ExitCode.STORE,
     StoreNewer: ExitCode.STORE,
+    StoreOlder: ExitCode.STORE,
     StoreReplaced: ExitCode.STORE,
     StoreUnopened: ExitCode.STORE,
     ServerUnreachable: ExitCode.STORE,

@@ -288,6 +288,7 @@ async def make_door(serving: Serving, hw: "Headwater", edge: "Edge", index: int 
 
     await hw.keeper.prepare()
     door = make_router(hw)
+    await door.site.subscriptions.tokens.prepare()
     door.site.process = str(index)
     door.site.board = serving.board or door.site.board
     door.site.availability = edge.availability

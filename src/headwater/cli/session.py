@@ -69,12 +69,12 @@ def make_headwater(settings: Settings, *, create: bool = False, housekeeping: bo
 
 async def start(hw: "Headwater", settings: Settings) -> None:
     """Open it; what cannot be opened is told by its name."""
-    from headwater.errors import StoreError, StoreFailed
+    from headwater.errors import StoreError, StoreFailed, StoreUnreachable
 
     try:
         await hw.start()
     except StoreError as error:
-        if type(error) in (StoreError, StoreFailed):
+        if type(error) in (StoreError, StoreFailed, StoreUnreachable):
             raise StoreUnopened(str(error)) from error
         raise
     except OSError as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headwater.cli.commands import Result, show_result
 from headwater.cli.session import reached
 from headwater.cli.settings import Settings
+from headwater.outage import through_outages
 
 if TYPE_CHECKING:
     from headwater.services.database import Database
@@ -26,7 +27,7 @@ async def watch(settings: Settings, look: Look, *, watching: bool, or_empty: boo
         async for _ in changes(hw):
             if sys.stdout.isatty() and not settings.json:
                 sys.stdout.write("\x1b[H\x1b[2J")
-            show_result(settings, await look(hw))
+            show_result(settings, await through_outages(lambda: look(hw)))
             await asyncio.sleep(PAUSE_SECONDS)
     raise AssertionError("a log that is open does not end")
 

@@ -30,7 +30,7 @@ async def capture_families(site: Site, principal: Principal) -> list[Metric]:
     )
     for milestone in await site.queues.ask(ListMilestones(principal.database, STEPS)):
         state = decode_state(milestone.note)
-        if state.dropped or not principal.may_use(state.queue):
+        if not state.is_followed or not principal.may_use(state.queue):
             continue
         labels = (milestone.name.removeprefix(STEPS), state.queue)
         seen.add_metric(labels, max(site.clock.now() - milestone.reached_at, 0) / SECOND)

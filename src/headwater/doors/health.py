@@ -90,7 +90,7 @@ async def ready(site: Site, request: Request) -> Response:
     if site.committer.pending >= site.config.pending_max:
         return problem_response(503, "overloaded", "too many operations wait already", request_id=request.id)
     if site.committer.full:
-        return problem_response(503, StoreFull.code, "the disk is full: pushes are refused", request_id=request.id)
+        return problem_response(503, StoreFull.code, "the store is full: pushes are refused", request_id=request.id)
     if await is_in_maintenance(site, request):
         detail = "pushes or pops are held off for maintenance"
         return problem_response(503, "maintenance", detail, request_id=request.id)

@@ -118,7 +118,7 @@ def describe(route: Route, references: _References) -> Document:
         content = {"application/json": {"schema": references.schema(route.takes)}}
         operation["requestBody"] = {"required": True, "content": content}
     if route.scope is not None:
-        scopes = " or ".join(f"`{scope.value}`" for scope in (route.scope, route.or_scope) if scope is not None)
+        scopes = " or ".join(f"`{scope.value}`" for scope in (route.scope, *route.or_scopes))
         if route.and_scope is not None:
             scopes += f" and the scope `{route.and_scope.value}`"
         operation["description"] = f"Needs the scope {scopes} where the server asks who it is."

@@ -27,8 +27,9 @@ from headwater.doors.wire import (
     plain_text,
     problem_response,
 )
-from headwater.errors import HeadwaterError, InvalidInput, InvalidName, StoreFull, StoreReplaced, StoreSilent
+from headwater.errors import HeadwaterError, InvalidInput, InvalidName, StoreFull, StoreReplaced
 from headwater.model.principal import Scope
+from headwater.outage import OUTAGES
 
 log = logging.getLogger(__name__)
 
@@ -52,13 +53,14 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     The handler is called with the site, the request, the body as `takes` (if any), the query as `asks` (if any), and
     the names in the path, in this order. What it says of its parameters `body` and `query` is what these are, unless
     the route says otherwise. `gives` is the type of a good answer's body, `status` its status. Without a
-    `scope` everybody may ask; where there is one, `or_scope` will do as well, and `and_scope` is needed, too. What
-    `changes` something is not answered to HEAD, although it goes by GET. The OpenAPI document says by `content_types`
-    what a good answer is when it is no JSON, and by `may_be_empty` that it may be 204.
+    `scope` everybody may ask; where there is one, each of `or_scopes` will do as well, and `and_scope` is needed, too.
+    What `changes` something is not answered to HEAD, although it goes by GET. The OpenAPI document says by
+    `content_types` what a good answer is when it is no JSON, and by `may_be_empty` that it may be 204.
 
     Names in a query or in the fields of a body that nobody knows are refused: they are mistyped more often than not.
     Where the route is `lenient`, because it speaks the words of clients that others write, they are passed over and the
-    answer warns of them; `takes_strictly` is then the body's type without room for them.
+    answer warns of them; `takes_strictly` is then the body's type without room for them. Where a body has several
+    parts, `blame` makes of what is wrong with it an error that says with which of them.
     """
 
     method: str
@@ -66,7 +68,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     handler: RouteHandler
     summary: str
     scope: Scope | None = None
-    or_scope: Scope | None = None
+    or_scopes: tuple[Scope, ...] = ()
     and_scope: Scope | None = None
     takes: Any = None
     asks: Any = None
@@ -77,6 +79,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     may_be_empty: bool = False
     lenient: bool = False
     takes_strictly: object = None
+    blame: Callable[[InvalidInput, bytes], HeadwaterError] | None = None
 
     def __post_init__(self) -> None:
         annotations = inspect.get_annotations(self.handler, eval_str=True)
@@ -89,13 +92,13 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 class _Endpoint:
     """A route, ready to be called."""
 
-    __slots__ = ("asks", "decoder", "handler", "names", "or_scope", "route", "scope", "strict_decoder")
+    __slots__ = ("asks", "decoder", "handler", "names", "or_scopes", "route", "scope", "strict_decoder")
 
     def __init__(self, route: Route) -> None:
         self.route = route
         self.handler = route.handler
         self.scope = route.scope
-        self.or_scope = route.or_scope
+        self.or_scopes = route.or_scopes
         self.asks = route.asks
         self.names = frozenset() if route.asks is None else frozenset(_field_names(route.asks))
         self.decoder = None if route.takes is None else msgspec.json.Decoder(route.takes)
@@ -166,7 +169,7 @@ class Router:
             allowed = ", ".join(sorted(place.by_method))
             raise Refused(405, "method_not_allowed", f"this path takes {allowed}", (("allow", allowed),))
         if endpoint.scope is not None:
-            check_scope(request, endpoint.scope, endpoint.or_scope)
+            check_scope(request, endpoint.scope, endpoint.or_scopes)
         if endpoint.route.and_scope is not None:
             check_scope(request, endpoint.route.and_scope)
         return endpoint, names
@@ -199,8 +202,8 @@ def _walk(place: _Place, steps: list[str], index: int, names: tuple[str, ...]) -
     return None
 
 
-# A full disk, a silent bucket and a lost store are told once, by those who notice them: not again with every request.
-_told_once = (StoreFull, StoreReplaced, StoreSilent)
+# A full disk, an outage and a lost store are told once, by those who notice them: not again with every request.
+_told_once = (StoreFull, StoreReplaced, *OUTAGES)
 
 
 def _refusal(request: Request, error: HeadwaterError) -> Response:
@@ -215,7 +218,7 @@ def _values(endpoint: _Endpoint, request: Request, warnings: list[str]) -> list[
     values: list[object] = []
     if endpoint.decoder is not None:
         _check_content(request)
-        values.append(_body(endpoint, request.body, warnings))
+        values.append(_blamed_body(endpoint, request.body, warnings))
     found = parse_query(request.query) if request.query else {}
     if not found.keys() <= endpoint.names:
         unknown = ", ".join(sorted(name for name in found if name not in endpoint.names))
@@ -226,6 +229,14 @@ def _values(endpoint: _Endpoint, request: Request, warnings: list[str]) -> list[
     if endpoint.asks is not None:
         values.append(decode_query(found, endpoint.asks))
     return values
+
+
+def _blamed_body(endpoint: _Endpoint, body: bytes, warnings: list[str]) -> object:
+    """The body; what is wrong with it is told as the route says."""
+    try:
+        return _body(endpoint, body, warnings)
+    except InvalidInput as error:
+        raise (endpoint.route.blame(error, body) if endpoint.route.blame else error) from None
 
 
 def _body(endpoint: _Endpoint, body: bytes, warnings: list[str]) -> object:

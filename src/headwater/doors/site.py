@@ -135,6 +135,7 @@ class Site:
         self.roster = Roster(queues, self._figures)
         self.realtime.at_tick.append(self.roster.beat)
         self.realtime.at_empty.append(self.roster.leave)
+        queues.before_close += (watch.close, self.roster.close)
 
     def _figures(self) -> Figures:
         """What this server says of itself to the others."""
@@ -186,12 +187,12 @@ class Site:
                 self.work_of(database).add("refused_reports", len(said))
 
 
-def check_scope(request: Request, scope: Scope, or_scope: Scope | None = None) -> None:
-    """Raises unless the caller has a scope, or the one that will do as well."""
-    if or_scope is None:
+def check_scope(request: Request, scope: Scope, or_scopes: tuple[Scope, ...] = ()) -> None:
+    """Raises unless the caller has a scope, or one of those that will do as well."""
+    if not or_scopes:
         require(request.principal, scope)
-    elif not request.principal.may(scope) and not request.principal.may(or_scope):
-        raise NotAllowed(f"this needs the scope {scope.value} or {or_scope.value}")
+    elif not any(request.principal.may(one) for one in (scope, *or_scopes)):
+        raise NotAllowed(f"this needs the scope {' or '.join((scope, *or_scopes))}")
 
 
 def check_use(request: Request, queue: str) -> None:

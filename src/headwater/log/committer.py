@@ -29,6 +29,7 @@ from headwater.log.home_loop import HomeLoop
 from headwater.log.operations import Commit, Operation, Result
 from headwater.log.submissions import CommittedPush, CommittedResult, Flight, Submission, nobody_knows, tell_waiting
 from headwater.log.timings import Timings
+from headwater.outage import OUTAGES
 from headwater.stores.contract import RaceLost, Store
 
 __all__ = ["CommittedPush", "CommittedResult", "Committer"]
@@ -290,10 +291,10 @@ class Committer:
         return batch
 
     def has_room(self) -> None:
-        """There is room on the disk: what was refused may come again."""
+        """There is room: what was refused may come again."""
         if self.full:
             self.full = False
-            log.warning("there is room on the disk again: pushes are taken")
+            log.warning("there is room again: pushes are taken")
 
     def refuse_waiting(self, error: StoreFull | StoreSilent) -> None:
         """What is on its way finds no room, or no answer, and all there is may be on its way: whoever waits behind
@@ -322,7 +323,7 @@ class Committer:
         """Told once, however many are refused: a full disk must not fill the log as well."""
         if not self.full:
             self.full = True
-            log.error("the disk is full: only what deletes or drops records is taken until there is room (%s)", error)
+            log.error("the store is full: only what deletes or drops records is taken until there is room (%s)", error)
 
     def _committed(self, batch: list[Submission], commit: Commit) -> None:
         self.commits += 1
@@ -487,7 +488,8 @@ class Committer:
             # Whoever watches the store tells the log, once.
             unsure: HeadwaterError = error
         else:
-            log.error("a commit could not be made durable: %s", error)
+            level = logging.DEBUG if isinstance(error, OUTAGES) else logging.ERROR
+            log.log(level, "a commit could not be made durable: %s", error)
             unsure = StoreFailed(
                 f"the disk refused to make this commit durable ({error}); whether it holds is not known"
             )

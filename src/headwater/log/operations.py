@@ -424,11 +424,13 @@ class Transaction(Operation[Transacted], frozen=True, kw_only=True):
 
 
 class Retained(msgspec.Struct, frozen=True):
-    """What was dropped, and the partition to go on after (0: the round is complete)."""
+    """What was dropped, and the partition to go on after (0: the round is complete). `rooms` are those in which nothing
+    was ever said, and nobody is."""
 
     segments: int
     records: int
     after: PartitionId
+    rooms: int = 0
 
 
 class Retain(Operation[Retained], frozen=True, kw_only=True):

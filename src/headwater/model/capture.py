@@ -22,6 +22,11 @@ class CaptureState(msgspec.Struct, frozen=True, omit_defaults=True):
     kept_bytes_max: int | None = None
     alarm: str = ""
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether there is such a capture: one that was refused when it began leaves an empty state."""
+        return self != CaptureState() and not self.dropped
+
 
 def encode_state(state: CaptureState) -> str:
     """The note of a step."""

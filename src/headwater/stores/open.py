@@ -75,6 +75,9 @@ def scheme_of(address: Address) -> str:
             f"store must be a path, sqlite:///path, postgresql://…, s3://… or a server's URL; got {address!r:.80}"
         )
     text = os.fspath(address)
+    scheme, colon, rest = text.partition(":")
+    if isinstance(address, str) and scheme and colon and scheme in KINDS and not rest.startswith("//"):
+        raise ConfigError(f"store must be {scheme}://…, with two slashes, or ./{scheme}:… for a file of that name")
     try:
         return urlsplit(text).scheme if "://" in text else ""
     except ValueError as error:

@@ -51,7 +51,7 @@ WHOLE = Part()
 
 
 class QueueStatus(msgspec.Struct, frozen=True):
-    """A queue with its size: `records` are kept, `waiting` are not yet passed by the slowest group; `delayed` are still
+    """A queue with its size: `records` are kept, `waiting` wait for the slowest group; `delayed` are still
     to come, and neither."""
 
     database: str

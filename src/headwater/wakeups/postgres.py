@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from headwater.errors import HeadwaterError
+from headwater.outage import OUTAGES
 from headwater.wakeups.contract import Found
 
 log = logging.getLogger(__name__)
@@ -98,6 +99,8 @@ class NoticeWakeup:
                 if await self._listener.look():
                     self._news()
                 self._is_told = False
+            except OUTAGES as error:
+                log.debug("what others commit is noticed late, the store tells why: %s", error)
             except HeadwaterError as error:
                 if not self._is_told:
                     self._is_told = True
@@ -120,7 +123,8 @@ class NoticeWakeup:
         try:
             heard = self._listener.heard()
         except ConnectionError as error:
-            log.warning("the connection that brings notices was lost, the version is looked at instead: %s", error)
+            # Most often with all others of the store, which tells of that; else the next look makes it anew.
+            log.debug("the connection that brings notices was lost, the version is looked at instead: %s", error)
             self._stop_listening()
             return
         if heard:

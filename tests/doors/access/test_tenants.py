@@ -322,7 +322,7 @@ async def test_a_route_asks_for_its_scope_and_takes_no_other(town: Town, route: 
     for scope in Scope:
         _, town.tokens[scope] = await town.hw.access_tokens("acme").create("one", [scope])
         response = await town.ask(scope, route.method, path)
-        asked = {route.scope, route.or_scope}
+        asked = {route.scope, *route.or_scopes}
         brings = scope in asked or (scope is Scope.CONSUME and Scope.SUBSCRIBE in asked)
         brings = brings or (scope is Scope.ADMIN and route.scope not in (Scope.SUBMIT_JOBS, Scope.OPERATOR))
         # Where two are needed, neither does alone.

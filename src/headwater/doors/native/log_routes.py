@@ -14,7 +14,7 @@ ROUTES = (
         handler=log.about,
         summary="Which store it is, where its log begins and ends, and the queues that may be read",
         scope=Scope.SUBSCRIBE,
-        or_scope=Scope.CONSUME,
+        or_scopes=(Scope.CONSUME,),
         gives=log_requests.LogAbout,
     ),
     Route(
@@ -23,7 +23,7 @@ ROUTES = (
         handler=log.at,
         summary="The LSN before the first segment that was written at a time or later",
         scope=Scope.SUBSCRIBE,
-        or_scope=Scope.CONSUME,
+        or_scopes=(Scope.CONSUME,),
         gives=log_requests.LogPlace,
     ),
     Route(
@@ -32,7 +32,7 @@ ROUTES = (
         handler=log.fingerprint,
         summary="What the newest segment up to an LSN is known by",
         scope=Scope.SUBSCRIBE,
-        or_scope=Scope.CONSUME,
+        or_scopes=(Scope.CONSUME,),
         gives=log_requests.Seen,
     ),
     Route(
@@ -41,7 +41,7 @@ ROUTES = (
         handler=log.remembers,
         summary="Whether the log has what a fingerprint was taken of",
         scope=Scope.SUBSCRIBE,
-        or_scope=Scope.CONSUME,
+        or_scopes=(Scope.CONSUME,),
         gives=log_requests.Remembered,
     ),
     Route(
@@ -50,7 +50,7 @@ ROUTES = (
         handler=log.newest,
         summary="The newest segment of some queues in a stretch of the log",
         scope=Scope.SUBSCRIBE,
-        or_scope=Scope.CONSUME,
+        or_scopes=(Scope.CONSUME,),
         gives=log_requests.Newest,
     ),
     Route(
@@ -59,7 +59,7 @@ ROUTES = (
         handler=log.outline,
         summary="Segments of some queues in a stretch of the log, without their records",
         scope=Scope.SUBSCRIBE,
-        or_scope=Scope.CONSUME,
+        or_scopes=(Scope.CONSUME,),
         gives=log_requests.Outline,
     ),
     Route(
@@ -68,7 +68,7 @@ ROUTES = (
         handler=log.partitions,
         summary="The partitions of a queue, with where their records begin and end",
         scope=Scope.SUBSCRIBE,
-        or_scope=Scope.CONSUME,
+        or_scopes=(Scope.CONSUME,),
         gives=log_requests.Partitions,
     ),
     Route(
@@ -77,7 +77,7 @@ ROUTES = (
         handler=log.drops,
         summary="What some queues lost to retention after an LSN",
         scope=Scope.SUBSCRIBE,
-        or_scope=Scope.CONSUME,
+        or_scopes=(Scope.CONSUME,),
         gives=Drops,
     ),
     Route(
@@ -86,7 +86,7 @@ ROUTES = (
         handler=log.segments,
         summary="Segments of some queues in a stretch of the log, with their records",
         scope=Scope.SUBSCRIBE,
-        or_scope=Scope.CONSUME,
+        or_scopes=(Scope.CONSUME,),
         content_types=(log_requests.CONTENT_TYPE,),
     ),
     Route(
@@ -103,7 +103,7 @@ ROUTES = (
         handler=log_commits.commit,
         summary="Take a step of a query's work once, with its pushes and the groups that it moves",
         scope=Scope.PUBLISH,
-        or_scope=Scope.CONSUME,
+        or_scopes=(Scope.CONSUME,),
         gives=log_requests.CommitResponse,
     ),
 )

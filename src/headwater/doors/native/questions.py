@@ -61,4 +61,4 @@ async def segments(site: Site, request: Request, query: SegmentsQuery) -> Respon
     if not request.principal.may(Scope.OPERATOR):
         # How far the log reaches beyond what is theirs is none of their business.
         through = step.segments[-1].lsn if step.segments else Lsn(max(query.after, step.resync or 0))
-    return json_response(SegmentsResponse(through, step.segments, step.resync))
+    return json_response(SegmentsResponse(through, step.segments, step.resync, await site.queues.identity()))

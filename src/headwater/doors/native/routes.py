@@ -66,9 +66,9 @@ _OWN = (
         path="/v1/transaction",
         handler=in_own_names(messages.transaction),
         summary="Pushes, messages of rooms, reports, jobs and documents that take effect together or not at all",
-        # Each step needs the scope that it needs alone.
+        # Whoever may do one of its steps alone; each step is asked for its own scope then.
         scope=Scope.CONSUME,
-        or_scope=Scope.PUBLISH,
+        or_scopes=tuple(sorted({rule.scope for rule in messages.OPERATIONS.values()} - {Scope.CONSUME})),
         gives=Transacted,
     ),
     Route(
@@ -77,7 +77,7 @@ _OWN = (
         handler=questions.segments,
         summary="Read the log of a queue without a group; wait when there is no more",
         scope=Scope.SUBSCRIBE,
-        or_scope=Scope.READ_DOCUMENTS,
+        or_scopes=(Scope.READ_DOCUMENTS,),
         gives=requests.SegmentsResponse,
     ),
     Route(
@@ -86,7 +86,7 @@ _OWN = (
         handler=in_own_names(jobs.wait),
         summary="One job once it has ended, or when the time is over",
         scope=Scope.SUBMIT_JOBS,
-        or_scope=Scope.ADMIN,
+        or_scopes=(Scope.ADMIN,),
         gives=wire_kind(JobStatus),
     ),
 )

@@ -32,7 +32,7 @@ Reply = Callable[[Site, Request, Any], Awaitable[Response]]
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody needs for one type: a scope, or the other that will do as well, and the one beside it.
+    """What somebody needs for one type: a scope, or one of those that will do as well, and the one beside it.
 
     `queue` is the field that names the queue, which must be theirs; where it is empty, all of the database are meant
     and must be theirs, or, with `some`, the answer has those that are. `queue_too` is a second one that may be empty.
@@ -41,7 +41,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     scope: Scope
-    or_scope: Scope | None = None
+    or_scopes: tuple[Scope, ...] = ()
     and_scope: Scope | None = None
     queue: str = ""
     queue_too: str = ""
@@ -101,7 +101,7 @@ def _route(path: str, kind: type[msgspec.Struct], rule: Rule, gives: object, han
         handler=handler,
         summary=summary_of(kind),
         scope=rule.scope,
-        or_scope=rule.or_scope,
+        or_scopes=rule.or_scopes,
         and_scope=rule.and_scope,
         takes=form(kind),
         gives=gives,

@@ -103,10 +103,10 @@ async def _check_one_queue(site: Site, request: Request, asked: ListPartitions) 
     return asked
 
 
-_looks: dict[str, Any] = {"scope": Scope.METRICS, "or_scope": Scope.SUBSCRIBE, "queue": "queue", "some": True}
+_looks: dict[str, Any] = {"scope": Scope.METRICS, "or_scopes": (Scope.SUBSCRIBE,), "queue": "queue", "some": True}
 
 QUESTIONS: dict[type[Question[Any]], Rule] = {
-    ListQueues: Rule(scope=Scope.METRICS, or_scope=Scope.SUBSCRIBE, reply=_queues),
+    ListQueues: Rule(scope=Scope.METRICS, or_scopes=(Scope.SUBSCRIBE,), reply=_queues),
     ListGroups: Rule(**_looks, reply=_groups),
     ListLeases: Rule(**_looks, check=_check_group, show=_their_leases),
     ListDeadLetters: Rule(scope=Scope.SUBSCRIBE, queue="queue"),

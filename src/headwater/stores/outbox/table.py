@@ -232,7 +232,7 @@ def _meaning(error: BaseException) -> HeadwaterError | None:
         if isinstance(cause, sqlite3.Error):
             return _meaning_of_text(str(cause))
         if hasattr(cause, "sqlstate"):
-            return _meaning_of_state(cause.sqlstate or "", str(cause))
+            return _meaning_of_state(cause.sqlstate or "", " ".join(str(cause).split()))
     return None
 
 

@@ -5,7 +5,7 @@ from typing import NoReturn
 
 from headwater.clock import SECOND, Clock, SharedClock, Timestamp, steady_of
 from headwater.config import Config
-from headwater.errors import StoreFailed
+from headwater.errors import StoreFailed, StoreUnreachable
 from headwater.log.operations import Commit, Operation
 from headwater.stores.codec import Codec
 from headwater.stores.postgres.appends import Appends
@@ -207,7 +207,8 @@ class Commits:
         try:
             self._pipe.receive()
         except ServerError as error:
-            self._barrier_error = StoreFailed(f"the server did not say that its disk has this commit: {error}")
+            kind = StoreUnreachable if isinstance(error, ConnectionLost) else StoreFailed
+            self._barrier_error = kind(f"the server did not say that its disk has this commit: {error}")
 
     def recover(self) -> None:
         """After a barrier failed: what the server has now is brought to its disk by another one."""

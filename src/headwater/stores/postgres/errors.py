@@ -3,11 +3,19 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headwater.errors import StoreBusy, StoreDamaged, StoreError, StoreFailed, StoreFull, StoreReplaced
+from headwater.errors import (
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    StoreReplaced,
+    StoreUnreachable,
+)
 from headwater.stores.postgres.pipe import ConnectionLost, ServerError
 
 _classes: dict[str, tuple[type[StoreError], str]] = {
-    "08": (StoreFailed, "the server cannot be reached"),
+    "08": (StoreUnreachable, "the server cannot be reached"),
     "28": (StoreFailed, "the server refused the user or the password"),
     "42501": (StoreFailed, "the user may not do this"),
     "3D000": (StoreFailed, "there is no such database"),
@@ -16,7 +24,7 @@ _classes: dict[str, tuple[type[StoreError], str]] = {
     "55P03": (StoreBusy, "another process holds the append lock"),
     "40": (StoreBusy, "another transaction was in the way"),
     "57014": (StoreBusy, "the server gave up waiting"),
-    "57": (StoreFailed, "the server is shutting down or starting up"),
+    "57": (StoreUnreachable, "the server is shutting down or starting up"),
     "58": (StoreFailed, "the server's disk failed"),
     "25006": (StoreFailed, "the server takes no writes"),
     "XX": (StoreDamaged, "the server found its data damaged"),
@@ -32,9 +40,9 @@ def translate(error: ServerError, doing: str) -> StoreError:
     return kind(f"{doing}: {meaning} ({error})")
 
 
-def unknown_outcome(error: ConnectionLost) -> StoreFailed:
+def unknown_outcome(error: ConnectionLost) -> StoreUnreachable:
     """The connection was lost while a commit was on its way."""
-    return StoreFailed(
+    return StoreUnreachable(
         f"the connection to the server was lost while this was committed ({error}); whether it holds is not known: "
         "the same request with the same idempotency key finds out"
     )

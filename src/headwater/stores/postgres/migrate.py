@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from headwater.errors import ConfigError, StoreForeign, StoreMissing, StoreNewer
+from headwater.errors import ConfigError, StoreForeign, StoreMissing, StoreNewer, StoreOlder
 from headwater.stores.migrations import Migration, load_migrations
 from headwater.stores.postgres.address import Address
 from headwater.stores.postgres.connection import PostgresConnection, milliseconds, quoted
@@ -45,10 +45,18 @@ def _apply_missing(connection: psycopg.Connection, address: Address, *, adopt: b
         connection.execute(f"CREATE SCHEMA {quoted(address.schema)}".encode())
     connection.execute(f"SET LOCAL search_path = {quoted(address.schema)}".encode())
     version = read_version(look, address.schema)
-    for number, _, text in migrations():
-        if number > version:
-            connection.execute(text.encode(), prepare=False)
-            connection.execute(sql.set_meta.encode(), (VERSION_KEY, str(number)))
+    try:
+        for number, _, text in migrations():
+            if number > version:
+                connection.execute(text.encode(), prepare=False)
+                connection.execute(sql.set_meta.encode(), (VERSION_KEY, str(number)))
+    except psycopg.errors.InsufficientPrivilege as error:
+        if not version:
+            raise
+        raise StoreOlder(
+            f"{address.shown} has tables of version {version}, this Headwater needs version {migrations()[-1].number}, "
+            "and this user may not alter them: open it once as its owner (`headwater doctor --store …`), then again"
+        ) from error
 
 
 class _Look:

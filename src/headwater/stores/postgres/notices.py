@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from headwater.errors import Closed
+from headwater.outage import Outage
 from headwater.stores.postgres.address import Address
 from headwater.stores.postgres.connection import PostgresConnection, open_pipe
 from headwater.stores.postgres.errors import translated
@@ -31,11 +32,12 @@ class Looks(NamedTuple):
 class Notices:
     """The notices of one store, in a thread and through connections of their own."""
 
-    def __init__(self, address: Address, lock_wait_seconds: float, origin: int, looks: Looks) -> None:
+    def __init__(self, address: Address, lock_wait_seconds: float, origin: int, looks: Looks, outage: Outage) -> None:
         self._address = address
         self._lock_wait_seconds = lock_wait_seconds
         self._origin = str(origin)
         self.look, self.look_now = looks
+        self._outage = outage
         self._channel = f"hw_{sha256(address.schema.encode()).hexdigest()[:16]}"
         self._link = Link(address, lock_wait_seconds)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwater-notices")
@@ -75,7 +77,9 @@ class Notices:
 
     async def listen(self) -> int:
         """Connect and listen; the descriptor that can be read when there may be a notice."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._listen)
+        # Who is deaf tries to listen before anything is read: in an outage nobody else may meet it.
+        with self._outage.watched():
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._listen)
 
     def _listen(self) -> int:
         with translated("listening"):

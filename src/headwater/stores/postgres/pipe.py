@@ -33,7 +33,8 @@ class ServerError(Exception):
     """The server refused a statement; `state` is its SQLSTATE."""
 
     def __init__(self, state: str, message: str) -> None:
-        super().__init__(message)
+        # Servers say more in further lines: hints, the place in a statement. Ours are one.
+        super().__init__(" ".join(message.split()))
         self.state = state
 
 

@@ -22,6 +22,7 @@ from headwater.config import Config
 from headwater.errors import Closed, ConfigError, StoreFull, StoreReplaced
 from headwater.log.operations import Commit, Operation, Touch
 from headwater.model.names import Lsn
+from headwater.outage import Outage
 from headwater.stores.codec import Codec
 from headwater.stores.contract import Chore, Fact, Findings
 from headwater.stores.job_questions import ListJobMinutes, ListJobQueues, ListJobs, ListWorkers
@@ -74,6 +75,7 @@ class PostgresStore:
         self._open = False
         self._loss = ""
         self._full_until = 0.0
+        self._outage = Outage()
         self.origin = secrets.randbits(62)
         self.traits = traits_of(self._address)
 
@@ -93,7 +95,7 @@ class PostgresStore:
             self._lists = Reads(self._replica_thread, Codec(self._config.encryption_key), self._clock)
         seconds = self._config.lock_wait_seconds
         looks = Looks(self._changed_elsewhere, self._changed_elsewhere_now)
-        self._notices = Notices(self._address, seconds, self.origin, looks)
+        self._notices = Notices(self._address, seconds, self.origin, looks, self._outage)
         self._raised_by_others = 0
         self._open = True
 
@@ -144,7 +146,8 @@ class PostgresStore:
         """Commit, in the thread of commits. When it raises, nothing took effect, unless it says that nobody knows."""
         self._check()
         try:
-            commit = await self._run(self._commits.commit, operations, now)
+            with self._outage.watched():
+                commit = await self._run(self._commits.commit, operations, now)
         except StoreFull:
             self._full_until = asyncio.get_running_loop().time() + FULL_SECONDS
             raise
@@ -180,7 +183,8 @@ class PostgresStore:
         return NoticeWakeup(self._notices, listens=self._config.wakeup != "data_version")
 
     async def _changed_elsewhere(self) -> bool:
-        return self._have_others_raised(await self._reads.version())
+        with self._outage.watched():
+            return self._have_others_raised(await self._reads.version())
 
     def _changed_elsewhere_now(self) -> bool:
         return self._have_others_raised(self._reads.version_now())
@@ -196,7 +200,8 @@ class PostgresStore:
     async def touched(self, after: Lsn, limit: int) -> list[Touch]:
         """The segments after `after`, in LSN order."""
         self._check()
-        touched, seen = await self._reads.touched(after, limit)
+        with self._outage.watched():
+            touched, seen = await self._reads.touched(after, limit)
         self._commits.see(seen)
         return touched
 
@@ -206,12 +211,14 @@ class PostgresStore:
         """What is answered to a question."""
         self._check()
         reads = self._lists if isinstance(question, MAY_BE_OLD) else self._reads
-        return await reads.ask(question)
+        with self._outage.watched():
+            return await reads.ask(question)
 
     async def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None = None) -> list[Segment]:
         """A stretch of the log with its records."""
         self._check()
-        return await self._reads.read(after, through, limit, queue)
+        with self._outage.watched():
+            return await self._reads.read(after, through, limit, queue)
 
     def access_version(self) -> int:
         """A number that changes when access tokens may have changed."""

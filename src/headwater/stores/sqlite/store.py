@@ -20,7 +20,7 @@ import apsw
 
 from headwater.clock import Clock, SystemClock, Timestamp, steady_of
 from headwater.config import Config
-from headwater.errors import Closed, StoreFailed, StoreFull
+from headwater.errors import Closed, StoreError, StoreFailed, StoreFull
 from headwater.log.operations import Commit, Operation, Touch
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
@@ -157,7 +157,7 @@ class SqliteStore:
         try:
             return self._commit_if_free(operations, now)
         except (apsw.Error, UnicodeDecodeError) as error:
-            raise translate(error, "committing") from error
+            raise self._translate(error) from error
         finally:
             self._turn.leave()
 
@@ -172,9 +172,14 @@ class SqliteStore:
                 if commit is not None:
                     break
         except (apsw.Error, UnicodeDecodeError) as error:
-            raise translate(error, "committing") from error
+            raise self._translate(error) from error
         assert commit is not None
         return commit
+
+    def _translate(self, error: apsw.Error | UnicodeDecodeError) -> StoreError:
+        if isinstance(error, apsw.FullError):
+            return StoreFull(f"committing: {self._reserve.why_full()}")
+        return translate(error, "committing")
 
     def _commit_if_free(self, operations: Sequence[Operation], now: Timestamp) -> Commit | None:
         return self._commit(operations, now) if try_begin(self._connection) else None
@@ -187,7 +192,7 @@ class SqliteStore:
             wanted = freeing(operations)
             if not wanted:
                 raise
-            return with_refusals(operations, self._commit_freeing(wanted, now))
+            return with_refusals(operations, self._commit_freeing(wanted, now), self._reserve.why_full())
 
     def _commit_freeing(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
         """Commit what makes room, from the reserve if need be. What is left of that is set aside again at once, while

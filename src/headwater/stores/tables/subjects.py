@@ -56,6 +56,7 @@ class Subjects:
         cursors = self.cursors = Cursors(connection, catalog, segments, letters)
         pops = Pops(connection, catalog, segments, cursors, delayed)
         self.reports = Reports(connection, catalog, segments, cursors, pops, delayed)
+        queues = Queues(connection, catalog, segments, cursors)
         self.access_tokens = AccessTokens(connection)
         self.jobs = Jobs(connection, catalog, segments, path=connection.location)
         # Hooks are called in this order: what is no more the store that was opened is found out first; the clock is
@@ -71,9 +72,9 @@ class Subjects:
             cursors,
             pops,
             self.reports,
-            Queues(connection, catalog, segments, cursors),
-            Groups(connection, catalog, cursors),
-            Retention(connection, catalog, segments, pops.meet_partition),
+            queues,
+            Groups(connection, catalog, cursors, self.reports.clear_partition),
+            Retention(connection, catalog, segments, pops.meet_partition, queues.remove),
             Damage(connection, catalog, segments, cursors),
             Flows(connection, catalog, segments, pushes.place),
             Staging(connection, config.staged_bytes_max),
