@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from headwater.errors import Closed, HeadwaterError
+from headwater.log.committer import Committer
 from headwater.log.operations import Configure, Operation, Pop
 from headwater.stores.questions import FindLastLsn, ListQueues
 from tests.contracts.conftest import OpenLog
@@ -48,6 +49,17 @@ async def test_a_commit_that_breaks_leaves_no_trace(log: Log) -> None:
     assert pushed.lsn == await log.store.ask(FindLastLsn()) == 2
     batch = await log.take(10)
     assert (payloads(batch), batch.attempts) == (["before", "after"], 1)
+
+
+async def test_an_operation_that_breaks_a_commit_does_not_take_its_neighbours_with_it(log: Log) -> None:
+    committer = Committer(log.store, log.clock, pending_max=100)
+    committer.start()
+    asked: list[Operation] = [push(number) for number in range(5)]
+    answers = committer.submit_all([*asked[:3], Strange(), *asked[3:]])
+    results = await asyncio.wait_for(asyncio.gather(*answers, return_exceptions=True), 30)
+    await committer.close()
+    assert [place for place, result in enumerate(results) if isinstance(result, Exception)] == [3]
+    assert await log.drain() == [0, 1, 2, 3, 4]
 
 
 async def test_a_commit_that_breaks_does_not_disturb_another_store(log: Log, other: Log) -> None:

@@ -36,6 +36,8 @@ class FakeStore:
         self.free = asyncio.Event()
         self.free.set()
         self.error: Exception | None = None
+        # What a commit that holds a push to this queue breaks with.
+        self.broken: dict[str, Exception] = {}
         self.recover_error: Exception | None = None
         self.lost: HeadwaterError | None = None
         self.wrote = True
@@ -69,6 +71,9 @@ class FakeStore:
         self.history.append("apply")
         if self.error is not None:
             raise self.error
+        for asked in operations:
+            if isinstance(asked, Push) and asked.queue in self.broken:
+                raise self.broken[asked.queue]
         self.commits.append(list(operations))
         return Commit([_result(operation) for operation in operations], [], self.wrote)
 

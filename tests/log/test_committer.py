@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from headwater.config import Durability
-from headwater.errors import Closed, Overloaded, QueueFull, StoreFailed, StoreFull, StoreReplaced
+from headwater.errors import (
+    Closed,
+    Overloaded,
+    QueueFull,
+    StoreDamaged,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    StoreReplaced,
+)
 from headwater.log.committer import COMMIT_OPERATIONS_MAX, GATHER_SECONDS, CommittedResult, Committer
 from headwater.log.operations import Commit
 from tests.contracts.clock import FakeClock
@@ -242,6 +251,52 @@ async def test_an_error_nobody_foresaw_fails_its_callers_and_is_logged(
     assert "a commit failed" in caplog.text
     store.error = None
     await committer.submit(operation())
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), StoreError("refused"), StoreDamaged("a page")])
+@pytest.mark.parametrize("free", [True, False])
+async def test_an_operation_that_breaks_its_commit_is_told_alone(
+    store: FakeStore, committer: Committer, error: Exception, free: bool
+) -> None:
+    store.quick_disk = True
+    store.broken = {"bad": error, "worse": error}
+    if not free:
+        store.free.clear()
+    asked = [f"q{number}" for number in range(100)]
+    asked[17], asked[18], asked[90] = "bad", "worse", "bad"
+    answers = committer.submit_all([operation(name) for name in asked])
+    await turn()
+    store.free.set()
+    results = await asyncio.gather(*answers, return_exceptions=True)
+    assert [result for result in results if isinstance(result, Exception)] == [error] * 3
+    good = [name for name in asked if name not in store.broken]
+    assert [result.result for result in results if isinstance(result, CommittedResult)] == [f"done: {n}" for n in good]
+    assert [name for commit in names(store) for name in commit] == good
+    # Halving finds them: trying each alone would take a hundred.
+    assert store.history.count("apply") < 60
+    assert (await committer.submit(operation())).durability is SYNCED
+
+
+async def test_what_came_after_a_commit_that_broke_goes_behind_it(store: FakeStore, committer: Committer) -> None:
+    store.quick_disk = True
+    store.broken = {"bad": ZeroDivisionError("a bug")}
+    store.free.clear()
+    first = committer.submit_all([operation(name) for name in ("a", "b", "bad", "c")])
+    await turn()
+    second = committer.submit_all([operation(name) for name in ("d", "e")])
+    store.free.set()
+    await asyncio.gather(*first, *second, return_exceptions=True)
+    assert [name for commit in names(store) for name in commit] == ["a", "b", "c", "d", "e"]
+
+
+async def test_a_store_that_takes_nothing_is_not_asked_again_for_each(store: FakeStore, committer: Committer) -> None:
+    for error in (StoreFull("no space"), StoreFailed("the disk"), OSError(5, "input/output error")):
+        store.error = error
+        store.history.clear()
+        answers = committer.submit_all([operation() for _ in range(8)])
+        assert await asyncio.gather(*answers, return_exceptions=True) == [error] * 8
+        assert store.history == ["apply"]
+    store.error = None
 
 
 async def test_a_disk_that_refuses_fails_everybody_who_trusted_it(store: FakeStore, committer: Committer) -> None:

@@ -616,6 +616,12 @@ BUGS = [
         ("tests/log/test_flights.py",),
     ),
     Bug(
+        "one-breaks-a-commit-for-all",
+        "an operation that breaks its commit takes its neighbours with it",
+        (Edit(COMMITTER, "if len(batch) > 1 and _is_of_one(error):", "if len(batch) > 5_000:"),),
+        ("tests/log/test_committer.py", "tests/contracts/test_upkeep.py"),
+    ),
+    Bug(
         "looked-before-it-landed",
         "whoever only looked is answered from what somebody else may still take back",
         (Edit(COMMITTER, "        if self._answers_wait:\n", "        if self._answers_wait and commit.wrote:\n"),),

@@ -14,6 +14,9 @@ A store may let several flights be under way; they are answered in the order of 
 the store over (`answers_wait`), nobody is answered from what has not landed, not even whoever only looked, and the tail
 hears of a commit when it has. A race that is lost takes back everything on its way: nobody was answered for it, so it
 goes to the head of those that wait, and is applied again to what the store holds then.
+
+An operation that cannot be applied is refused alone, because it decides before it writes. One that breaks where nobody
+foresaw it breaks its commit, which leaves no trace: the commit is tried again in halves, until who breaks it is alone.
 """
 
 import asyncio
@@ -24,7 +27,17 @@ from time import perf_counter
 
 from headwater.clock import Clock
 from headwater.config import Durability
-from headwater.errors import Closed, HeadwaterError, Overloaded, StoreFailed, StoreFull, StoreReplaced, StoreSilent
+from headwater.errors import (
+    Closed,
+    HeadwaterError,
+    Overloaded,
+    StoreDamaged,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    StoreReplaced,
+    StoreSilent,
+)
 from headwater.log.home_loop import HomeLoop
 from headwater.log.operations import Commit, Operation, Result
 from headwater.log.submissions import CommittedPush, CommittedResult, Flight, Submission, nobody_knows, tell_waiting
@@ -65,8 +78,10 @@ class Committer:
         self._answers_wait = store.traits.answers_wait
         self._flights_max = store.traits.flights_max
         self._pending: list[Submission] = []
-        # Taken back by a lost race: they go before all others.
+        # Taken back by a lost race, or by a commit that broke: they go before all others.
         self._returned: list[Submission] = []
+        # How many go into a commit: fewer after one broke, until it is known who breaks it.
+        self._batch_max = COMMIT_OPERATIONS_MAX
         self._unsynced: list[Submission] = []
         self._untold: list[Commit] = []
         self._flights: deque[Flight] = deque()
@@ -223,7 +238,7 @@ class Committer:
         try:
             commit = None if self._broken else self._store.apply_now(operations, now)
         except Exception as error:
-            self._refuse(batch, error)
+            self._break(batch, error)
         else:
             if commit is None:
                 self._commit_later(batch, operations)
@@ -264,7 +279,7 @@ class Committer:
             self._returned += batch
             self._broken = True
         except Exception as error:
-            self._refuse(batch, error)
+            self._break(batch, error)
         else:
             self._timings.applied(operations, perf_counter() - begun)
             self._committed(batch, commit)
@@ -278,12 +293,12 @@ class Committer:
             batch, self._returned = self._returned + batch, []
         self._callers = 0
         self._urgent = False
-        if len(batch) > COMMIT_OPERATIONS_MAX:
-            cut = COMMIT_OPERATIONS_MAX
+        if len(batch) > self._batch_max:
+            cut = self._batch_max
             while cut and batch[cut].is_joined:
                 cut -= 1
             # More than a commit takes were handed in together: those are as many commits as it needs.
-            cut = cut or COMMIT_OPERATIONS_MAX
+            cut = cut or self._batch_max
             batch, self._pending = batch[:cut], batch[cut:]
             self._urgent = not self._answers_wait and any(
                 waiting.durability is not Durability.SYNCED for waiting in self._pending
@@ -327,6 +342,7 @@ class Committer:
 
     def _committed(self, batch: list[Submission], commit: Commit) -> None:
         self.commits += 1
+        self._batch_max = min(2 * self._batch_max, COMMIT_OPERATIONS_MAX)
         if commit.full is not None:
             self._fill_up(commit.full)
         elif self.full and commit.touched:
@@ -336,6 +352,15 @@ class Committer:
         else:
             self._answer(batch, commit)
             self._tell(commit)
+
+    def _break(self, batch: list[Submission], error: Exception) -> None:
+        """Nothing of this commit took effect. Where that may be the fault of one of them, the others go on without."""
+        if len(batch) > 1 and _is_of_one(error):
+            log.warning("a commit of %d operations failed, and is tried in parts: %r", len(batch), error)
+            self._batch_max = len(batch) // 2
+            self._returned += batch
+        else:
+            self._refuse(batch, error)
 
     def _refuse(self, batch: list[Submission], error: Exception) -> None:
         """Nothing of this commit took effect: everybody is told."""
@@ -495,3 +520,10 @@ class Committer:
             )
         for submission in lost:
             submission.fail(unsure)
+
+
+def _is_of_one(error: Exception) -> bool:
+    """Whether one operation may have caused it, and not a store that takes nothing from anybody."""
+    if isinstance(error, HeadwaterError):
+        return type(error) in (StoreError, StoreDamaged)
+    return not isinstance(error, OSError)
