@@ -1851,6 +1851,18 @@ BUGS = [
         (f"{ONE_STORE}::test_a_chain_that_has_no_base_yet_is_not_replaced_by_an_image",),
     ),
     Bug(
+        "bucket-passes-over-what-was-swapped",
+        "an entry in the place of another is taken for one that never counted, with all behind it",
+        (
+            Edit(
+                "headwater/stores/bucket/looking.py",
+                "return void.is_takeover or (void.epoch >= epoch and void.landed > last)",
+                "return False",
+            ),
+        ),
+        ("tests/stores/bucket/test_store.py::test_an_entry_in_the_place_of_another_is_not_passed_over",),
+    ),
+    Bug(
         "bucket-holder-takes-any-base-for-its-own",
         "a holder answers on when the base of another store lies in the place of its own",
         (

@@ -4,12 +4,14 @@ import asyncio
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import headwater
 from headwater.app import make_router
@@ -171,12 +173,7 @@ async def test_what_was_answered_survives_a_broker_that_never_closed(folder: str
 @pytest.mark.parametrize("taken", [1, 2, 5, -4, -2])
 async def test_an_entry_that_was_taken_away_is_not_taken_for_the_end_of_the_log(folder: str, taken: int) -> None:
     address = at(folder, lease_seconds=0)
-    clock = FakeClock()
-    left = Log(open_store(address, Config(), clock), clock)
-    await left.store.open()
-    for number in range(20):
-        await left.push(number)
-    try:
+    async with left_with_twenty(address):
         names = sorted(os.listdir(f"{folder}/log.sqlite-log"))
         missing = names[taken if taken < 0 else taken - 1]
         os.rename(f"{folder}/log.sqlite-log/{missing}", f"{folder}/{missing}")
@@ -186,6 +183,48 @@ async def test_an_entry_that_was_taken_away_is_not_taken_for_the_end_of_the_log(
         assert sorted(os.listdir(f"{folder}/log.sqlite-log")) == [name for name in names if name != missing]
         os.rename(f"{folder}/{missing}", f"{folder}/log.sqlite-log/{missing}")
         assert await drained(address) == list(range(20))
+
+
+@pytest.mark.parametrize("place", [1, 2, 5, 12, -4])
+@pytest.mark.parametrize("of", ["another store", "another holder", "a void"])
+async def test_an_entry_in_the_place_of_another_is_not_passed_over(folder: str, place: int, of: str) -> None:
+    """As when a bucket is put back from copies of two stores, or of two days."""
+    address, log = at(folder, lease_seconds=0), Path(folder, "log.sqlite-log")
+    async with left_with_twenty(address):
+        names = sorted(os.listdir(log))
+        swapped = log / names[place if place < 0 else place - 1]
+        original = swapped.read_bytes()
+        header = decode(original, swapped.name).header
+        if of == "another store":
+            other = Path(folder, "other")
+            other.mkdir()
+            async with left_with_twenty(at(str(other), lease_seconds=0)):
+                swapped.write_bytes((other / "log.sqlite-log" / swapped.name).read_bytes())
+        else:
+            epoch = header.position if of == "another holder" else 0
+            swapped.write_bytes(Entry(replace(header, epoch=epoch, parent=7, put_id=8)).encode())
+        # The first entry of any store is right at its place; the next one is not behind it.
+        told = names[1] if of == "another store" and place == 1 else swapped.name
+        with pytest.raises(StoreDamaged, match=f"{told}, or what lies before it, is not what was written there"):
+            await drained(address)
+        with pytest.raises(StoreDamaged, match=told):
+            await BucketLogReader(address, Config()).open()
+        # Nothing was written behind it, and with the right one all is there again.
+        assert sorted(os.listdir(log)) == names
+        swapped.write_bytes(original)
+        assert await drained(address) == list(range(20))
+
+
+@asynccontextmanager
+async def left_with_twenty(address: str) -> AsyncIterator[None]:
+    """A store that got twenty messages, an entry each, and was not closed since."""
+    clock = FakeClock()
+    left = Log(open_store(address, Config(), clock), clock)
+    await left.store.open()
+    for number in range(20):
+        await left.push(number)
+    try:
+        yield
     finally:
         await left.store.close()
 

@@ -2,7 +2,8 @@
 
 base    the whole file at one position, with a label; none in a new store
 walk    entries behind the base to the first free position; those that count make the file newer. Where one behind it
-        was sent after something had landed there, that was taken away: the log is damaged, and does not end there
+        was sent after something had landed there, that was taken away: the log is damaged, and does not end there.
+        Nor does one stop to count because another was put in the place of what it follows
 floor   entries up to it may be gone; whoever began with an older base than that begins again
 """
 
@@ -120,6 +121,7 @@ class Look:
     async def walk(self, base: Base, *, is_thorough: bool = True) -> Walk:
         """All that lies behind a base. Whoever goes on from its end, or tells what is in it, is thorough."""
         position, tip, epoch = base.label.position, base.label.put_id, base.label.epoch
+        last = position
         entries: list[Entry] = []
         window = WINDOW
         while True:
@@ -133,7 +135,12 @@ class Look:
                     raise StoreDamaged(f"{self.names.entry(position)} is the entry of another position")
                 if counts(entry.header, tip, epoch):
                     entries.append(entry)
-                    tip, epoch = entry.header.put_id, entry.header.epoch
+                    tip, epoch, last = entry.header.put_id, entry.header.epoch, position
+                elif _proves_loss(entry.header, last, epoch) and not await self.is_overtaken(base):
+                    raise StoreDamaged(
+                        f"{self.names.entry(last + 1)}, or what lies before it, is not what was written there: entries "
+                        "behind it follow another one. Put it back from the bucket's versions"
+                    )
             behind = found[found.index(None) + 1 :] if None in found else None
             if behind is not None and await self._is_end(base, position + 1, behind, is_thorough=is_thorough):
                 return Walk(entries, position + 1, tip, epoch)
@@ -211,6 +218,12 @@ class Look:
 def _prove(entries: Sequence[Entry | None], position: int) -> bool:
     """Whether one of these was written when an entry at a position had landed."""
     return any(entry is not None and entry.header.landed >= position for entry in entries)
+
+
+def _proves_loss(void: Header, last: int, epoch: int) -> bool:
+    """Whether an entry that does not count shows that one behind the last which does is not what it was: a takeover
+    follows all that was there before it, and a holder knows what of its own had landed."""
+    return void.is_takeover or (void.epoch >= epoch and void.landed > last)
 
 
 class Pauses:
