@@ -210,7 +210,7 @@ async def test_times_to_live_do_not_change_the_order(hw: headwater.Headwater, sh
 async def test_what_is_handed_in_together_is_in_one_commit_however_much_waits_before(
     hw: headwater.Headwater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.log.committer.COMMIT_OPERATIONS_MAX", 10)
+    monkeypatch.setattr("headwater.log.backlog.COMMIT_OPERATIONS_MAX", 10)
     await hw.queue("orders").push(0, partition="p")
     before = hw.committer.commits
     pushes = [Push(queue="orders", partition=f"p{n}", records=[Record(msgspec.Raw(b"1"))]) for n in range(8)]

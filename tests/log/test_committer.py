@@ -17,7 +17,8 @@ from headwater.errors import (
     StoreFull,
     StoreReplaced,
 )
-from headwater.log.committer import COMMIT_OPERATIONS_MAX, GATHER_SECONDS, CommittedResult, Committer
+from headwater.log.backlog import COMMIT_OPERATIONS_MAX
+from headwater.log.committer import GATHER_SECONDS, CommittedResult, Committer
 from headwater.log.operations import Commit
 from tests.contracts.clock import FakeClock
 from tests.log.fake_store import FakeStore, operation

@@ -609,8 +609,8 @@ BUGS = [
         (
             Edit(
                 COMMITTER,
-                "            self._returned = lost + self._returned\n",
-                "            self._pending += lost\n",
+                "            self._backlog.returned = lost + self._backlog.returned\n",
+                "            self._backlog.pending += lost\n",
             ),
         ),
         ("tests/log/test_flights.py",),
@@ -618,7 +618,7 @@ BUGS = [
     Bug(
         "one-breaks-a-commit-for-all",
         "an operation that breaks its commit takes its neighbours with it",
-        (Edit(COMMITTER, "if len(batch) > 1 and _is_of_one(error):", "if len(batch) > 5_000:"),),
+        (Edit(COMMITTER, "if len(batch) > 1 and is_of_one(error):", "if len(batch) > 5_000:"),),
         ("tests/log/test_committer.py", "tests/contracts/test_upkeep.py"),
     ),
     Bug(

@@ -30,14 +30,12 @@ from headwater.config import Durability
 from headwater.errors import (
     Closed,
     HeadwaterError,
-    Overloaded,
-    StoreDamaged,
-    StoreError,
     StoreFailed,
     StoreFull,
     StoreReplaced,
     StoreSilent,
 )
+from headwater.log.backlog import Backlog, is_of_one
 from headwater.log.home_loop import HomeLoop
 from headwater.log.operations import Commit, Operation, Result
 from headwater.log.submissions import CommittedPush, CommittedResult, Flight, Submission, nobody_knows, tell_waiting
@@ -49,7 +47,6 @@ __all__ = ["CommittedPush", "CommittedResult", "Committer"]
 
 log = logging.getLogger(__name__)
 
-COMMIT_OPERATIONS_MAX = 4_096
 GATHER_SECONDS = 0.001
 # How long whoever is on the way to a store that takes nothing waits, before it is told that nobody knows; and how long
 # whoever closes it waits.
@@ -73,15 +70,10 @@ class Committer:
         self._store = store
         self._clock = clock
         self._timings = timings or Timings()
-        self._pending_max = pending_max
         self._on_commit = on_commit
         self._answers_wait = store.traits.answers_wait
         self._flights_max = store.traits.flights_max
-        self._pending: list[Submission] = []
-        # Taken back by a lost race, or by a commit that broke: they go before all others.
-        self._returned: list[Submission] = []
-        # How many go into a commit: fewer after one broke, until it is known who breaks it.
-        self._batch_max = COMMIT_OPERATIONS_MAX
+        self._backlog = Backlog(pending_max)
         self._unsynced: list[Submission] = []
         self._untold: list[Commit] = []
         self._flights: deque[Flight] = deque()
@@ -113,7 +105,7 @@ class Committer:
     @property
     def pending(self) -> int:
         """How many operations wait for a commit."""
-        return len(self._pending) + len(self._returned)
+        return len(self._backlog)
 
     def start(self) -> None:
         """Begin to commit, on the running event loop."""
@@ -153,9 +145,9 @@ class Committer:
         """Wait for nothing any more. What was sent may land, what waited behind it will not: nobody is told success."""
         sent = [submission for flight in self._flights if flight.sync_begun for submission in flight.submissions]
         looked = [submission for flight in self._flights if not flight.sync_begun for submission in flight.submissions]
-        lost = [*sent, *self._unsynced, *self._applied, *self._returned, *self._pending]
+        lost = [*sent, *self._unsynced, *self._applied, *self._backlog.take_all()]
         self._flights.clear()
-        self._unsynced, self._untold, self._returned, self._pending = [], [], [], []
+        self._unsynced, self._untold = [], []
         self._loop = None
         if self._applying:
             self._waiting.cancel()
@@ -172,7 +164,7 @@ class Committer:
     ) -> asyncio.Future[CommittedResult[Result]]:
         """Hand in an operation; await what it came to."""
         submission = Submission(operation, durability, self._loop_with_room(1).create_future())
-        self._pending.append(submission)
+        self._backlog.pending.append(submission)
         self._handed_in((submission,), durability)
         return submission.answer
 
@@ -185,7 +177,7 @@ class Committer:
             Submission(operation, durability, loop.create_future(), place > 0)
             for place, operation in enumerate(operations)
         ]
-        self._pending += submitted
+        self._backlog.pending += submitted
         self._handed_in(submitted, durability)
         return [submission.answer for submission in submitted]
 
@@ -194,8 +186,7 @@ class Committer:
         if self._loop is None or self._closing:
             raise Closed("Headwater is closed")
         self.home.check()
-        if len(self._pending) + count > self._pending_max:
-            raise Overloaded(f"{len(self._pending):,} of {self._pending_max:,} operations wait already; try again")
+        self._backlog.check_room(count)
         return self._loop
 
     def _handed_in(self, submitted: Sequence[Submission], durability: Durability) -> None:
@@ -228,10 +219,14 @@ class Committer:
         if self._callers > self._callers_seen and self._gathers_on():
             return
         self._scheduled = False
-        if self._applying or not (self._pending or self._returned) or (self._broken and self._flights):
+        if self._applying or not self._backlog or (self._broken and self._flights):
             self._wake_closer()
             return
-        batch = self._take()
+        batch = self._backlog.take()
+        self._callers = 0
+        self._urgent = not self._answers_wait and any(
+            waiting.durability is not Durability.SYNCED for waiting in self._backlog.pending
+        )
         operations = [submission.operation for submission in batch]
         now = self._clock.now()
         begun = perf_counter()
@@ -245,7 +240,7 @@ class Committer:
                 return
             self._timings.applied(operations, perf_counter() - begun)
             self._committed(batch, commit)
-        if self._pending or self._returned or self._closing:
+        if self._backlog or self._closing:
             self._schedule()
 
     def _gathers_on(self) -> bool:
@@ -276,7 +271,7 @@ class Committer:
             commit = await self._store.apply(operations, self._clock.now())
         except RaceLost:
             # Behind those whose commits came before it.
-            self._returned += batch
+            self._backlog.returned += batch
             self._broken = True
         except Exception as error:
             self._break(batch, error)
@@ -286,24 +281,6 @@ class Committer:
         finally:
             self._applying, self._applied = False, []
             self._schedule()
-
-    def _take(self) -> list[Submission]:
-        batch, self._pending = self._pending, []
-        if self._returned:
-            batch, self._returned = self._returned + batch, []
-        self._callers = 0
-        self._urgent = False
-        if len(batch) > self._batch_max:
-            cut = self._batch_max
-            while cut and batch[cut].is_joined:
-                cut -= 1
-            # More than a commit takes were handed in together: those are as many commits as it needs.
-            cut = cut or self._batch_max
-            batch, self._pending = batch[:cut], batch[cut:]
-            self._urgent = not self._answers_wait and any(
-                waiting.durability is not Durability.SYNCED for waiting in self._pending
-            )
-        return batch
 
     def has_room(self) -> None:
         """There is room: what was refused may come again."""
@@ -316,9 +293,7 @@ class Committer:
         it is told; and at last, whoever is on the way, that nobody knows."""
         if isinstance(error, StoreFull):
             self._fill_up(error)
-        waiting, self._pending = self._pending, []
-        for submission in waiting:
-            submission.fail(error)
+        self._backlog.refuse_pending(error)
         self._tell_overdue(error)
 
     def _tell_overdue(self, error: StoreFull | StoreSilent) -> None:
@@ -342,7 +317,7 @@ class Committer:
 
     def _committed(self, batch: list[Submission], commit: Commit) -> None:
         self.commits += 1
-        self._batch_max = min(2 * self._batch_max, COMMIT_OPERATIONS_MAX)
+        self._backlog.widen()
         if commit.full is not None:
             self._fill_up(commit.full)
         elif self.full and commit.touched:
@@ -355,10 +330,9 @@ class Committer:
 
     def _break(self, batch: list[Submission], error: Exception) -> None:
         """Nothing of this commit took effect. Where that may be the fault of one of them, the others go on without."""
-        if len(batch) > 1 and _is_of_one(error):
+        if len(batch) > 1 and is_of_one(error):
             log.warning("a commit of %d operations failed, and is tried in parts: %r", len(batch), error)
-            self._batch_max = len(batch) // 2
-            self._returned += batch
+            self._backlog.halve(batch)
         else:
             self._refuse(batch, error)
 
@@ -488,7 +462,7 @@ class Committer:
         """There is room for another flight."""
         if self._unsynced and self._syncing < self._flights_max:
             self._sync()
-        if self._pending or self._returned or self._closing:
+        if self._backlog or self._closing:
             self._schedule()
 
     def _lose(self, submissions: list[Submission], error: BaseException) -> None:
@@ -502,7 +476,7 @@ class Committer:
         self._unsynced, self._untold = [], []
         self._broken = True
         if isinstance(error, RaceLost):
-            self._returned = lost + self._returned
+            self._backlog.returned = lost + self._backlog.returned
         else:
             self._fail(lost, error)
         self._schedule()
@@ -520,10 +494,3 @@ class Committer:
             )
         for submission in lost:
             submission.fail(unsure)
-
-
-def _is_of_one(error: Exception) -> bool:
-    """Whether one operation may have caused it, and not a store that takes nothing from anybody."""
-    if isinstance(error, HeadwaterError):
-        return type(error) in (StoreError, StoreDamaged)
-    return not isinstance(error, OSError)
