@@ -19,6 +19,7 @@ from headwater.errors import (
     InvalidName,
     InvalidOption,
     InvalidPayload,
+    KeyReused,
     LeaseLost,
     QueueFull,
     QueueMissing,
@@ -326,6 +327,73 @@ async def test_a_pop_that_acks_is_repeated_with_its_key(orders: headwater.Queue)
     assert [(one.payload, one.token) for one in repeated] == [(one.payload, one.token) for one in second]
     await orders.ack(second)
     assert [message.payload for message in await orders.pop()] == [3]
+
+
+async def test_a_pop_that_is_refused_for_its_key_leaves_the_lease_of_whoever_has_it(
+    interface: Interface, orders: headwater.Queue
+) -> None:
+    await orders.push_many([1, 2, 3], partition="p")
+    await interface.queue("bills").push("bill")
+    [bill] = await interface.queue("bills").pop()
+    first = await orders.pop()
+    second = await orders.pop(ack=first, idempotency_key="again")
+    with pytest.raises(KeyReused):
+        await orders.pop(ack=bill, idempotency_key="again")
+    assert [lease.token for lease in await orders.leases()] == [second[0].token]
+    assert await orders.pop() == []
+    await orders.ack(second)
+    await interface.queue("bills").ack(bill)
+    assert [message.payload for message in await orders.pop()] == [3]
+
+
+async def test_acks_are_done_once_with_their_key_and_others_beside_them_are_taken(orders: headwater.Queue) -> None:
+    await orders.push_many([1, 2, 3], partition="p")
+    first = await orders.pop()
+    second = await orders.pop(ack=first, idempotency_key="again")
+    without = await orders.pop(idempotency_key="again")
+    assert [one.token for one in without] == [one.token for one in second]
+    [group] = await orders.groups()
+    assert (group.lag, group.leased) == (2, 1)
+
+
+async def test_leaving_a_repeated_pop_does_not_take_the_lease_from_whoever_has_it(
+    interface: Interface, orders: headwater.Queue
+) -> None:
+    await orders.push_many([1, 2], partition="p")
+    held = await orders.pop(idempotency_key="k")
+    for turns in range(1_000):
+        leaving = asyncio.ensure_future(orders.pop(wait=SOON, idempotency_key="k"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if leaving.done():
+            break
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        await interface.queue("bills").push(turns)
+        assert [lease.token for lease in await orders.leases()] == [held[0].token]
+    assert [message.token for message in leaving.result()] == [held[0].token]
+    for number in range(3):
+        # Each is a commit behind whatever those who left have set going.
+        await interface.queue("bills").push(number)
+    assert await orders.pop() == []
+    assert [lease.token for lease in await orders.leases()] == [held[0].token]
+    await orders.ack(held)
+
+
+async def test_of_two_pops_with_one_key_at_once_the_one_that_fails_leaves_the_other_its_lease(
+    interface: Interface, orders: headwater.Queue
+) -> None:
+    await orders.push_many([1, 2], partition="p")
+    await interface.queue("bills").push("bill")
+    [bill] = await interface.queue("bills").pop()
+    await interface.queue("bills").release(bill)
+    got, failed = await asyncio.gather(
+        orders.pop(idempotency_key="k"), orders.pop(ack=bill, idempotency_key="k"), return_exceptions=True
+    )
+    assert isinstance(failed, LeaseLost)
+    assert not isinstance(got, BaseException)
+    assert await orders.pop() == []
+    await orders.ack(got)
 
 
 async def test_a_message_of_another_lease_is_not_acked(orders: headwater.Queue) -> None:

@@ -178,6 +178,12 @@ BUGS = [
         (POWER_CUTS,),
     ),
     Bug(
+        "repeated-pop-takes-the-lease",
+        "whoever leaves a pop that was repeated with its key gives back what the first one works on",
+        (Edit("headwater/services/intentions.py", "[] if popped.is_repeated else [", "["),),
+        ("tests/client/test_verbs.py",),
+    ),
+    Bug(
         "affirmed-before-durable",
         "a second call with the same key is answered although the first is not on the disk yet",
         (Edit(WRITER, " or repeated or any(map(_affirms, results))", ""),),

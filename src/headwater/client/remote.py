@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from headwater.client.connection import Broken, HttpResponse
+from headwater.client.connection import Broken, HttpResponse, Orphaned
 from headwater.client.exchange import Exchange, decoder_of, encode
 from headwater.client.following import ServerFollowing
 from headwater.client.jobs import RemoteJobs
@@ -37,7 +37,7 @@ from headwater.model.names import Lsn
 from headwater.services.admission import admit
 from headwater.services.follow import Steps
 from headwater.services.holdings import Holdings
-from headwater.services.intentions import release
+from headwater.services.intentions import releases
 from headwater.services.life import Life
 from headwater.services.requests import SEVERAL_MAX, Bounds, PopResponse, PushResponse, SegmentsResponse
 from headwater.services.room_requests import as_send
@@ -165,6 +165,7 @@ class RemoteQueues(Verbs):
         """Lease the next records; waits in slices, so that nothing between here and there finds it too quiet."""
         self.check_pop(operation)
         self.check_wait(wait_seconds)
+        orphaned = self._leave_key if operation.key else self._leave
         # An answer that is lost is asked for again, and brings what the lost one did.
         operation = msgspec.structs.replace(operation, key=operation.key or next(self._keys))
         loop = asyncio.get_running_loop()
@@ -172,13 +173,15 @@ class RemoteQueues(Verbs):
         told = [self._report(report) for report in reports]
         slice_seconds = min(wait_seconds, SLICE_SECONDS)
         while True:
-            answer = await self._pop(operation, slice_seconds, told)
+            answer = await self._pop(operation, slice_seconds, told, orphaned)
             told = []
             slice_seconds = min(deadline - loop.time(), SLICE_SECONDS)
             if answer.batches or slice_seconds <= 0:
                 return Popped(answer.batches)
 
-    async def _pop(self, operation: Pop, wait_seconds: float, reports: list[dict[str, Any]]) -> PopResponse:
+    async def _pop(
+        self, operation: Pop, wait_seconds: float, reports: list[dict[str, Any]], orphaned: Orphaned
+    ) -> PopResponse:
         request = {**to_wire(operation), "wait_seconds": wait_seconds, "reports": reports}
         answer = await self._exchange.ask(
             "POST",
@@ -186,24 +189,28 @@ class RemoteQueues(Verbs):
             encode(request),
             decoder_of(PopResponse),
             wait_seconds=wait_seconds,
-            orphaned=self._leave,
+            orphaned=orphaned,
         )
         self.clock.set(answer.now)
         return answer
 
     def _leave(self, late: asyncio.Future[HttpResponse]) -> None:
         """The caller of a pop was cancelled. What still comes for it goes back before the next pop from here."""
-        self.holdings.start(self._take_back(late))
+        self.holdings.start(self._take_back(late, may_be_shared=False))
 
-    async def _take_back(self, late: asyncio.Future[HttpResponse]) -> None:
+    def _leave_key(self, late: asyncio.Future[HttpResponse]) -> None:
+        """The same of a pop whose key somebody gave: another call with it may work on what was got before."""
+        self.holdings.start(self._take_back(late, may_be_shared=True))
+
+    async def _take_back(self, late: asyncio.Future[HttpResponse], *, may_be_shared: bool) -> None:
         try:
-            batches = decoder_of(PopResponse).decode((await late).body).batches
+            answer = decoder_of(PopResponse).decode((await late).body)
         except (Broken, msgspec.MsgspecError):
             # The server saw the caller leave and kept the records, or it was no good answer.
             return
-        releases = [release(batch, "") for batch in batches if batch.token]
+        popped = Popped(answer.batches, is_repeated=answer.is_repeated and may_be_shared)
         try:
-            await self.settle(releases)
+            await self.settle(releases(popped, ""))
         except HeadwaterError as error:
             log.debug("what came for a caller who left comes back when its lease runs out: %s", error)
 

@@ -22,7 +22,7 @@ import msgspec
 from headwater.clock import MILLISECOND, SECOND, Clock
 from headwater.errors import HeadwaterError, Overloaded
 from headwater.log.committer import CommittedResult
-from headwater.log.operations import Ack, Batch, Pop, Popped, Touch
+from headwater.log.operations import Ack, Pop, Popped, Touch
 from headwater.model.cursor import Outcome
 from headwater.model.histogram import Histogram
 from headwater.model.names import Lsn
@@ -156,7 +156,7 @@ class Intentions:
             self._leave(number, key)
             answer = intention.answer
             if answer.done() and not answer.cancelled() and answer.exception() is None:
-                self._return(answer.result().batches, key)
+                self._return(answer.result(), key)
             raise
 
     def waiting_for(self, operation: Pop) -> int:
@@ -171,14 +171,13 @@ class Intentions:
         if line is not None:
             self._serve(key, line)
 
-    def _return(self, batches: Sequence[Batch], key: Key) -> None:
+    def _return(self, popped: Popped, key: Key) -> None:
         """Give records back that nobody will work on, without burning an attempt."""
-        for batch in batches:
-            if batch.token:
-                try:
-                    self._give_back(release(batch, key.database))
-                except HeadwaterError as error:
-                    log.warning("records for a caller who has left come back when their lease runs out: %s", error)
+        for report in releases(popped, key.database):
+            try:
+                self._give_back(report)
+            except HeadwaterError as error:
+                log.warning("records for a caller who has left come back when their lease runs out: %s", error)
 
     # ── who is woken ──
 
@@ -354,7 +353,7 @@ class Intentions:
             self.delivery.observe(max(self._clock.now() - popped.batches[0].written_at[-1], 0) / SECOND)
             intention.answer.set_result(popped)
         else:
-            self._return(popped.batches, intention.key)
+            self._return(popped, intention.key)
 
     def _end_turn(self, key: Key, line: Line) -> None:
         line.busy = False
@@ -493,7 +492,8 @@ def shared(operation: Pop, others: int) -> Pop:
     return msgspec.structs.replace(operation, sharers=others)
 
 
-def release(batch: Batch, database: str) -> Ack:
-    """The report that gives a whole batch back without burning an attempt."""
-    outcomes: dict[int | str, Outcome] = dict.fromkeys(batch.offsets, Outcome.RELEASED)
-    return ack_of(batch, database, outcomes=outcomes)
+def releases(popped: Popped, database: str) -> list[Ack]:
+    """The reports that give back what was leased for somebody who has left, without burning an attempt. What is
+    repeated stays with whoever asked first, and may work on it."""
+    batches = [] if popped.is_repeated else [batch for batch in popped.batches if batch.token]
+    return [ack_of(batch, database, outcomes=dict.fromkeys(batch.offsets, Outcome.RELEASED)) for batch in batches]

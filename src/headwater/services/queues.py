@@ -32,7 +32,7 @@ from headwater.model.selection import Selection
 from headwater.services.admission import admit
 from headwater.services.follow import Followers, Limits, Step, Steps
 from headwater.services.holdings import Holdings
-from headwater.services.intentions import Intentions, release, shared
+from headwater.services.intentions import Intentions, releases, shared
 from headwater.services.life import Life
 from headwater.services.pop_lines import IsKnown
 from headwater.services.verbs import Verbs, check_push
@@ -180,9 +180,8 @@ class Queues(Verbs):
 
     def give_back(self, popped: Popped, database: str) -> None:
         """Let others have what was leased for somebody who will not work on it."""
-        for batch in popped.batches:
-            if batch.token:
-                self.submit_and_forget(release(batch, database))
+        for report in releases(popped, database):
+            self.submit_and_forget(report)
 
     async def settle(self, reports: Sequence[Ack]) -> None:
         """Hand reports in and wake whoever waits for what they set free."""

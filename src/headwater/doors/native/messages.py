@@ -147,7 +147,7 @@ async def pop(site: Site, request: Request, body: PopRequest) -> Response:
         await are_pops_held_off(site, request, seconds)
         return json_response(PopResponse([], site.clock.now()))
     popped = await site.queues.pop_batches(operation, seconds, reports, parked=request.park, is_known=request.is_known)
-    response = json_response(PopResponse(popped.batches, site.clock.now()))
+    response = json_response(PopResponse(popped.batches, site.clock.now(), popped.is_repeated))
     if not popped.batches:
         return response
     if operation.auto_ack:

@@ -76,7 +76,7 @@ class RepeatedPops:
         leases = kept.leases or [_lease_of(batch) for batch in kept.batches]
         batches = [self._batch(operation, lease, now) for lease in leases]
         found = [batch for batch in batches if batch is not None]
-        return Popped(found) if found else None
+        return Popped(found, is_repeated=True) if found else None
 
     def _batch(self, operation: Pop, lease: KeptLease, now: Timestamp) -> Batch | None:
         partition = self._catalog.partition_by_id(lease.partition_id)

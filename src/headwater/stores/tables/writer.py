@@ -12,10 +12,12 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn, cast
 
+from msgspec import structs
+
 from headwater.clock import Timestamp
 from headwater.config import Config
 from headwater.errors import HeadwaterError, InvalidOption
-from headwater.log.operations import Commit, Operation, Pop, Pushed, Touch, Transacted, Transaction
+from headwater.log.operations import Commit, Operation, Pop, Popped, Pushed, Touch, Transacted, Transaction
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
 from headwater.stores.job_questions import FindJobsReady
@@ -135,7 +137,10 @@ class Writer:
         self._applied.remember(operations, results, now)
         for index, result in enumerate(results):
             if result is SAME_KEY:
-                results[index] = results[firsts[operations[index].database, operations[index].key]]
+                first_result = results[firsts[operations[index].database, operations[index].key]]
+                if isinstance(first_result, Popped):
+                    first_result = structs.replace(first_result, is_repeated=True)
+                results[index] = first_result
         return results, repeated
 
     def _apply_phases(
