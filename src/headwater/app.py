@@ -1,5 +1,6 @@
 """Joins everything: settings, store, committer, tail, services and chores. The only file that sees them all."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -71,6 +72,7 @@ class Headwater(Database):
         self.followers = Followers(measured, self.tail, self.committer.home)
         room_settings = rooms or RoomSettings()
         self.keeper = Keeper(store, self.committer, clock, with_cleanup(config, room_settings.cleanup_interval))
+        self._closing = asyncio.Lock()
         self.wakeup: Wakeup | None = None
         self._redis: RedisWakeup | None = None
         self.jobs_service = JobService(measured, self.committer, self.followers, clock, config)
@@ -136,11 +138,17 @@ class Headwater(Database):
 
     async def close(self) -> None:
         """Give back what consumers hold, finish what was taken, then let go of the store. StoreFailed when that is in a
-        bucket that is full or silent, and something was given up."""
-        life = self.queues_service.life
-        if not life.is_open:
+        bucket that is full or silent, and something was given up. Whoever else closes it waits for that."""
+        if not self.queues_service.life.is_here:
             return
-        self.committer.home.check()
+        if self.queues_service.life.is_open:
+            self.committer.home.check()
+        async with self._closing:
+            if self.queues_service.life.is_open:
+                await self._close()
+
+    async def _close(self) -> None:
+        life = self.queues_service.life
         self.committer.hurry()
         for finish in self.queues_service.before_close:
             await finish()

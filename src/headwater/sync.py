@@ -449,10 +449,8 @@ class Headwater(Database):
         return cast(Config, self._inner.config)
 
     def close(self) -> None:
-        """Give back what consumers hold, finish what was taken and let go of the store."""
-        if self._bridge.is_open:
-            self._bridge.run(self._inner.close())
-            self._bridge.close()
+        """Give back what consumers hold, finish what was taken and let go of the store. A second caller waits for it."""
+        self._bridge.finish(self._inner.close)
 
     def database(self, name: str) -> Database:
         """The queues of another tenant in the same store."""

@@ -184,6 +184,24 @@ BUGS = [
         ("tests/client/test_verbs.py",),
     ),
     Bug(
+        "closed-by-two-threads",
+        "two threads that close one handle stop its loop under each other",
+        (
+            Edit(
+                "headwater/services/bridge.py",
+                "        with self._finishing:\n            if",
+                "        if True:\n            if",
+            ),
+        ),
+        ("tests/interfaces/test_closing.py",),
+    ),
+    Bug(
+        "closed-under-a-pop",
+        "what comes for a loop while its client is closed stays leased",
+        (Edit("headwater/services/holdings.py", "        self._end_waits()\n", ""),),
+        ("tests/interfaces/test_closing.py",),
+    ),
+    Bug(
         "affirmed-before-durable",
         "a second call with the same key is answered although the first is not on the disk yet",
         (Edit(WRITER, " or repeated or any(map(_affirms, results))", ""),),

@@ -50,6 +50,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._ended: Broken | None = None
         self._deserted: asyncio.Future[HttpResponse] | None = None
+        self._orphaned: Orphaned | None = None
         self.lost: asyncio.Future[None] = self._loop.create_future()
         self.is_usable = True
         self.exchanges = 0
@@ -77,13 +78,15 @@ class Connection(asyncio.Protocol):
         self._forget()
         self.exchanges += 1
         self._waiting = self._loop.create_future()
+        self._orphaned = orphaned
         self._timer = self._loop.call_later(seconds, self._out_of_time, seconds)
         self._transport.write(request)
         try:
             # Shielded, because an answer may come between the word that the caller leaves and its leaving.
             return await asyncio.shield(self._waiting)
         except asyncio.CancelledError:
-            self._desert(self._waiting, orphaned)
+            if not self.is_deserted:
+                self._desert(self._waiting, orphaned)
             raise
         finally:
             self._timer.cancel()
@@ -103,6 +106,15 @@ class Connection(asyncio.Protocol):
             self._deserted = self._loop.create_future()
             self._loop.call_later(DESERTED_SECONDS, self._transport.abort)
             orphaned(self._deserted)
+
+    def end_wait(self, error: Exception) -> None:
+        """Tell whoever waits this error, as if the caller had left, if what still comes can be handed on."""
+        waiting = self._waiting
+        if waiting is None or waiting.done() or self._orphaned is None or self.is_deserted:
+            return
+        self._desert(waiting, self._orphaned)
+        self._waiting = self._deserted
+        waiting.set_exception(error)
 
     @property
     def is_deserted(self) -> bool:

@@ -145,6 +145,10 @@ class Exchange:
             await asyncio.sleep(pause)
         raise AssertionError("pauses have no end")
 
+    def end_waits(self) -> None:
+        """End the requests under way whose answers may be handed on, and take no more of them."""
+        self._pool.end_waits()
+
     def close(self) -> None:
         """Cut all connections."""
         self._pool.close()

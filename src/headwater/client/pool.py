@@ -27,6 +27,7 @@ class Pool:
         self._idle: list[tuple[float, Connection]] = []
         self._open: set[Connection] = set()
         self._closed = False
+        self._waits_ended = False
 
     async def exchange(
         self, request: bytes, seconds: float, *, waits: bool, orphaned: Orphaned | None = None
@@ -41,6 +42,8 @@ class Pool:
         while True:
             connection = self._take() or await self._connect()
             try:
+                if self._waits_ended and orphaned is not None:
+                    raise Closed("this client is closed")
                 return await connection.exchange(request, seconds, orphaned)
             except Broken as broken:
                 if not broken.unused or connection.exchanges < 2:
@@ -103,6 +106,12 @@ class Pool:
         self._open.add(connection)
         connection.lost.add_done_callback(lambda lost: self._open.discard(connection))
         return connection
+
+    def end_waits(self) -> None:
+        """Hang up where somebody waits whose answer may be handed on; from now on nobody begins to."""
+        self._waits_ended = True
+        for connection in list(self._open):
+            connection.end_wait(Closed("this client was closed meanwhile"))
 
     def close(self) -> None:
         """Cut all connections."""

@@ -83,8 +83,9 @@ class RemoteQueues(Verbs):
         self._wire = wire = Wire(exchange)
         self._keys = wire.keys
         self._forgotten: set[asyncio.Task[None]] = set()
+        self._closing = asyncio.Lock()
         self.life = Life("this client", "async with headwater.connect(...) as hw:")
-        self.holdings = Holdings()
+        self.holdings = Holdings(exchange.end_waits)
         self.clock = ServerClock()
         self.config = Config()
         self.store: RemoteQuestions = RemoteQuestions(exchange, wire)
@@ -107,17 +108,18 @@ class RemoteQueues(Verbs):
         return bounds
 
     async def close(self) -> None:
-        """Give back what consumers hold, send what is on its way, then hang up."""
+        """Give back what consumers hold, send what is on its way, then hang up. Whoever else closes it waits."""
         if not self.life.is_here:
             # The connections are those of the process that this one was forked from.
             return
         self._exchange.home.check()
-        if self.life.is_open:
-            await self._let_go()
-        self.life.end()
-        while self._forgotten:
-            await asyncio.gather(*self._forgotten, return_exceptions=True)
-        self._exchange.close()
+        async with self._closing:
+            if self.life.is_open:
+                await self._let_go()
+            self.life.end()
+            while self._forgotten:
+                await asyncio.gather(*self._forgotten, return_exceptions=True)
+            self._exchange.close()
 
     async def _let_go(self) -> None:
         """Give back what consumers hold; from a server that cannot be reached it comes back when the leases run out."""

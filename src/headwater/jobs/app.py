@@ -210,10 +210,7 @@ class _Line:
 
     def close(self) -> None:
         """Close the store and end the thread, once, and only in the process that opened them."""
-        if self.process == os.getpid():
-            self.process = 0
-            self.bridge.run(self.opened.close())
-            self.bridge.close()
+        self.bridge.finish(self.opened.close)
 
 
 class _Hand:

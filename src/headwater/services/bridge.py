@@ -36,7 +36,10 @@ class Bridge:
         self._thread.start()
         self._life.begin()
         self._is_in_block = False
+        # Nothing is handed to the loop behind its end. Both locks let a signal handler in, in the thread that has them.
+        self._handing_in = threading.RLock()
         self._waiting: set[concurrent.futures.Future[Any]] = set()
+        self._finishing = threading.RLock()
         # What to do when the program ends and it was not closed.
         self.at_exit: Callable[[], Coroutine[Any, Any, None]] | None = None
         _running.add(self)
@@ -56,12 +59,15 @@ class Bridge:
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """The outcome of a coroutine, from the loop's thread."""
         try:
+            # A process that was forked may have the lock of a thread that it has not.
             self._life.check()
+            with self._handing_in:
+                self._life.check()
+                waiting = asyncio.run_coroutine_threadsafe(_contained(work), self._loop)
+                self._waiting.add(waiting)
         except BaseException:
             work.close()
             raise
-        waiting = asyncio.run_coroutine_threadsafe(_contained(work), self._loop)
-        self._waiting.add(waiting)
         try:
             result, escaped = waiting.result()
         except concurrent.futures.CancelledError:
@@ -83,10 +89,22 @@ class Bridge:
         """The loop."""
         return self._loop
 
+    def finish(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do what is left to do, then stop. Whoever comes second waits for the first."""
+        if not self._life.is_here:
+            return
+        with self._finishing:
+            if self._life.is_open:
+                self.run(last())
+                self.close()
+
     def close(self) -> None:
         """Stop the loop and its thread. Calls of other threads end first: they would wait for an answer for ever."""
         _running.discard(self)
-        self._life.end()
+        with self._handing_in:
+            if not self._life.is_open:
+                return
+            self._life.end()
         asyncio.run_coroutine_threadsafe(_end_others(), self._loop).result()
         for waiting in list(self._waiting):
             waiting.cancel()

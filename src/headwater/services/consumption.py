@@ -164,7 +164,8 @@ class Session:
         self._taken = 0
         self._handed = 0
         self._is_working = False
-        self._is_asking = False
+        # Until the pop under way has come to its end.
+        self._asking: asyncio.Future[None] | None = None
         self._is_ended = False
         # It came to its end by itself: as any iterator it stays there.
         self._is_over = False
@@ -180,7 +181,7 @@ class Session:
         """The next message; the one before it is done. One that the caller did not receive is given once more."""
         taker = taker or asyncio.current_task()
         self._queues.life.check()
-        if self._is_ended or self._is_asking:
+        if self._is_ended or self._asking is not None:
             self._refuse()
         place = self._taken
         comes_back = False
@@ -213,7 +214,7 @@ class Session:
     async def _go_on(self, *, comes_back: bool) -> None:
         """There is none to take: get more. What lies behind a message that comes back in its partition must not be
         done before it, so it is given back first."""
-        self._is_asking = True
+        asking = self._asking = asyncio.get_running_loop().create_future()
         try:
             if comes_back:
                 await self._drop_lease(Outcome.RELEASED, "")
@@ -221,7 +222,8 @@ class Session:
             if self._taken >= len(self._messages):
                 await self._turn_over()
         finally:
-            self._is_asking = False
+            self._asking = None
+            asking.set_result(None)
 
     def _check_taker(self) -> None:
         """Somebody else asks for the next message: raises when that would ack what is being worked on."""
@@ -282,7 +284,7 @@ class Session:
         reports = self._reports(Outcome.RELEASED)
         self._forget()
         if reports:
-            self._queues.holdings.start(self._settle(reports, None))
+            self._queues.holdings.start(self._settle(reports, asyncio.CancelledError()))
 
     # ── leaving ──
 
@@ -293,7 +295,9 @@ class Session:
         await self._report(self._reports(outcome, text), error)
 
     async def release(self) -> None:
-        """Give back what is held; what is done is reported as done."""
+        """Give back what is held; what is done is reported as done. What comes for one that has ended goes back."""
+        if self._is_ended and self._asking is not None:
+            await asyncio.wait({self._asking})
         await self._report(self._reports(Outcome.RELEASED), asyncio.CancelledError())
 
     def abandon(self) -> None:

@@ -7,7 +7,7 @@ messages go back a moment later, and before the next pop from here asks for more
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 log = logging.getLogger(__name__)
@@ -17,7 +17,8 @@ class Holder(Protocol):
     """A consumer that holds messages."""
 
     async def release(self) -> None:
-        """Give back what is held; what is done is reported as done. It never raises."""
+        """Give back what is held; what is done is reported as done. It never raises. One that has ended has no pop
+        under way any more."""
         ...
 
     def end(self) -> None:
@@ -28,7 +29,9 @@ class Holder(Protocol):
 class Holdings:
     """The consumers that hold something."""
 
-    def __init__(self) -> None:
+    def __init__(self, end_waits: Callable[[], None]) -> None:
+        """`end_waits` ends the pops under way: those of consumers, before what they hold is given back."""
+        self._end_waits = end_waits
         self._open: set[Holder] = set()
         self._left: deque[Holder] = deque()
         self._leaving: set[asyncio.Task[None]] = set()
@@ -70,10 +73,14 @@ class Holdings:
 
     async def close(self) -> None:
         """Give back everything that is held; from now on nobody takes more."""
-        for holder in list(self._open):
+        holders = list(self._open)
+        for holder in holders:
             holder.end()
+        self._end_waits()
+        for holder in holders:
             self.start(holder.release())
-        await self.settled()
+        while self.are_leaving:
+            await self.settled()
 
     def _settle_left(self) -> None:
         while self._left:

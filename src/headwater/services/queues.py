@@ -70,12 +70,12 @@ class Queues(Verbs):
         self._identity = ""
         committer.on_orphan = self._take_back
         self.life = Life("this store", "async with headwater.open(...) as hw:")
-        self.holdings = Holdings()
         # Waited for while the store still takes something: for whoever has something left to write down.
         self.before_close: list[Callable[[], Awaitable[None]]] = []
         self.intentions = Intentions(
             self._pop_together, self.submit_and_forget, store, followers, clock, config.waiters_max
         )
+        self.holdings = Holdings(self.intentions.drain)
 
     # ── pushing ──
 

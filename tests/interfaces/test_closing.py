@@ -1,0 +1,163 @@
+"""What is closed by two at once, or under loops that run: everybody ends, and what they held is free for others."""
+
+import asyncio
+import contextlib
+import functools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headwater
+import headwater.sync
+from headwater.errors import Closed
+from tests.doors.live_door import LiveDoor, on_the_edge
+from tests.waiting import expect_soon
+
+SOON = 30.0
+ROUNDS = 12
+
+
+class Place:
+    """A store in a file, and a server over it: what is opened and closed."""
+
+    def __init__(self, path: Path, url: str, way: str) -> None:
+        self._path = str(path)
+        self.url = url
+        self._way = way
+
+    def open(self) -> Any:
+        """For async."""
+        return headwater.open(self._path) if self._way == "library" else headwater.connect(self.url)
+
+    def open_sync(self) -> headwater.sync.Headwater:
+        """Without async."""
+        return headwater.sync.open(self._path) if self._way == "library" else headwater.sync.connect(self.url)
+
+
+@pytest.fixture(params=["library", "http"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    door = LiveDoor(tmp_path / "headwater.db", on_the_edge)
+    door.start()
+    yield Place(tmp_path / "headwater.db", door.url, request.param)
+    door.stop()
+
+
+@pytest.fixture
+def others(place: Place) -> Iterator[headwater.sync.Headwater]:
+    """Somebody who looks from the side."""
+    with headwater.sync.connect(place.url) as hw:
+        yield hw
+
+
+def is_free(queue: headwater.sync.Queue) -> bool:
+    return queue.leases() == []
+
+
+def run_all(calls: list[Any]) -> list[BaseException]:
+    """Each in a thread of its own, begun at once; what they raised. None of them may stay."""
+    raised: list[BaseException] = []
+    begin = threading.Barrier(len(calls))
+
+    def run(call: Any) -> None:
+        begin.wait(SOON)
+        try:
+            call()
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=run, args=(call,), daemon=True) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SOON)
+    assert not any(thread.is_alive() for thread in threads), "somebody waits for ever"
+    return raised
+
+
+def test_threads_that_close_at_once_all_find_it_closed(place: Place) -> None:
+    for _ in range(ROUNDS):
+        hw = place.open_sync()
+        assert run_all([hw.close] * 4) == []
+        with pytest.raises(Closed):
+            hw.queue("orders").push(1)
+
+
+def test_a_thread_that_closes_under_a_loop_ends_it_and_the_block_around_it(place: Place) -> None:
+    for number in range(ROUNDS):
+        outcomes: list[str] = []
+
+        def program(pause: float, outcomes: list[str]) -> None:
+            with place.open_sync() as hw:
+                threading.Timer(pause, hw.close).start()
+                for _ in hw.queue("orders").consume():
+                    outcomes.append("a message")
+
+        raised = run_all([lambda pause=number * 0.003, outcomes=outcomes: program(pause, outcomes)])
+        assert [type(error) for error in raised] == [Closed]
+        assert outcomes == []
+
+
+def test_calls_that_come_while_it_is_closed_end(place: Place) -> None:
+    """Nothing is handed to a loop that has stopped, where it would wait for ever."""
+    for number in range(ROUNDS):
+        hw = place.open_sync()
+        queue = hw.queue("orders")
+
+        def push_on(queue: headwater.sync.Queue = queue) -> None:
+            while True:
+                queue.push(1)
+
+        def close(hw: headwater.sync.Headwater = hw, pause: float = number * 0.002) -> None:
+            threading.Event().wait(pause)
+            hw.close()
+
+        raised = run_all([push_on, push_on, push_on, close])
+        assert {type(error) for error in raised} == {Closed}
+
+
+def test_two_tasks_that_close_at_once_both_return_when_it_is_closed(place: Place) -> None:
+    async def scenario() -> None:
+        for _ in range(ROUNDS):
+            hw = place.open()
+            await hw.__aenter__()
+            await hw.queue("orders").push(1)
+            await asyncio.wait_for(asyncio.gather(hw.close(), hw.close(), hw.close()), SOON)
+            with pytest.raises(Closed):
+                await hw.queue("orders").push(1)
+
+    asyncio.run(scenario())
+
+
+def test_closing_under_loops_that_run_leaves_no_lease(
+    place: Place, others: headwater.sync.Headwater, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also not of a pop whose answer comes while it is closed; and no error is left that nobody looked at."""
+    unseen: list[dict[str, Any]] = []
+
+    async def work(queue: headwater.Queue) -> None:
+        with contextlib.suppress(Closed):
+            async with queue.consume(batch=3) as messages:
+                async for _ in messages:
+                    await asyncio.sleep(0)
+
+    async def scenario(name: str, turns: int) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+        hw = place.open()
+        await hw.__aenter__()
+        loops = [asyncio.create_task(work(hw.queue(name))) for _ in range(4)]
+        for _ in range(turns):
+            await asyncio.sleep(0.001)
+        await hw.close()
+        await asyncio.wait_for(asyncio.gather(*loops), SOON)
+
+    for number in range(ROUNDS):
+        name = f"orders-{number}"
+        others.queue(name).push_many(list(range(300)))
+        asyncio.run(scenario(name, turns=number))
+        # A server notices a little later who has hung up.
+        expect_soon(functools.partial(is_free, others.queue(name)))
+    assert unseen == []
+    assert "runs out by itself" not in caplog.text
