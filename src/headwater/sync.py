@@ -449,7 +449,7 @@ class Headwater(Database):
         return cast(Config, self._inner.config)
 
     def close(self) -> None:
-        """Give back what consumers hold, finish what was taken and let go of the store. A second caller waits for it."""
+        """Give back what consumers hold, finish what was taken and let go of the store. A second caller waits."""
         self._bridge.finish(self._inner.close)
 
     def database(self, name: str) -> Database:

@@ -140,10 +140,14 @@ class PureLog:
         answers: list[list[int] | str] = []
         taken = self.waiting()
         for name, entries in pushes:
-            if self.options.size_max and taken + len(entries) > self.options.size_max:
-                answers.append("queue_full")
-                continue
-            taken += len(entries)
+            count = len(entries)
+            if self.options.size_max and taken + count > self.options.size_max:
+                # What is there already needs no more room.
+                count -= self._count_known(name, entries, now)
+                if count == len(entries) or (count and taken + count > self.options.size_max):
+                    answers.append("queue_full")
+                    continue
+            taken += count
             lane, added = self.lane(name), fresh.setdefault(name, [])
             offsets = []
             for payload, identity in entries:
@@ -157,6 +161,14 @@ class PureLog:
             if added:
                 self.lanes[name].segments.append(Segment(self.lanes[name].end, now, added))
         return answers
+
+    def _count_known(self, name: str, entries: list[tuple[Any, str]], now: int) -> int:
+        if name not in self.lanes:
+            return 0
+        lane = self.lanes[name]
+        return sum(
+            self._known(lane, entries[:place], identity, now) is not None for place, (_, identity) in enumerate(entries)
+        )
 
     def lane(self, name: str) -> PartitionModel:
         """The partition of this name, which says whose it is and how urgent."""

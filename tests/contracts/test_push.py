@@ -133,6 +133,27 @@ async def test_an_ack_makes_room_for_a_push_of_the_same_commit(log: Log) -> None
     assert pushed.offsets() == [1]
 
 
+@pytest.mark.parametrize("partition", ["p", ""], ids=["a partition", "lanes"])
+async def test_a_full_queue_recognises_what_it_has(log: Log, partition: str) -> None:
+    """Whoever repeats a push because its answer was lost learns that it is there, however full the queue is."""
+    await log.configure(size_max=3)
+    first = await log.push("a", "b", ids=["1", "2"], partition=partition)
+    await log.run(push("later", ids=["3"], partition=partition, delay_seconds=60))
+    again = await log.push("a", "b", ids=["1", "2"], partition=partition)
+    assert again.offsets() == first.offsets()
+    repeated = await log.run(push("later", ids=["3"], partition=partition, delay_seconds=60))
+    assert list(repeated.due) == [0]
+    for refused in (push("c", partition=partition), push("a", "c", ids=["1", "4"], partition=partition)):
+        with pytest.raises(QueueFull):
+            await log.run(refused)
+    assert (await log.queue()).records == 2
+    await log.configure(size_max=4)
+    await log.push("a", "c", ids=["1", "4"], partition=partition)
+    await log.configure(size_max=1)
+    assert (await log.push("a", ids=["1"], partition=partition)).duplicates
+    assert sorted(await log.drain()) == ["a", "b", "c"]
+
+
 async def test_the_slowest_group_decides_whether_a_queue_is_full(log: Log) -> None:
     await log.configure(size_max=2)
     await log.results(Pop(queue="orders", group="fast"), Pop(queue="orders", group="slow"))

@@ -189,9 +189,10 @@ BUGS = [
         (
             Edit(
                 "headwater/services/bridge.py",
-                "        with self._finishing:\n            if",
-                "        if True:\n            if",
+                "            if not self._life.is_open:\n                return\n            self._life.end()",
+                "            self._life.end()",
             ),
+            Edit("headwater/services/bridge.py", "        with self._finishing:\n", "        if True:\n"),
         ),
         ("tests/interfaces/test_closing.py",),
     ),
@@ -523,8 +524,8 @@ BUGS = [
         (
             Edit(
                 INTENTIONS,
-                "            if batch.token:\n                try:\n",
-                "            if batch.token < 0:\n                try:\n",
+                "        for report in releases(popped, key.database):\n",
+                "        for report in releases(popped, key.database)[:0]:\n",
             ),
         ),
         (WAITING,),

@@ -174,8 +174,35 @@ class Pushes(Subject):
         if queue is None:
             queue = self._catalog.make_queue(push.database, push.queue, now, push.lanes)
         if queue.options.size_max:
-            self._need_room(queue, len(push.records))
+            self._need_room_for(queue, push, now)
         return queue
+
+    def _need_room_for(self, queue: Queue, push: Push, now: Timestamp) -> None:
+        """Raises when the queue is full. What is there already, by its transaction id, needs no more room: only when
+        the queue is full is it told from what is new."""
+        try:
+            self._need_room(queue, len(push.records))
+        except QueueFull:
+            known = self._count_known(queue, push, now) if any(map(_transaction_id, push.records)) else 0
+            if not known:
+                raise
+            if known < len(push.records):
+                self._need_room(queue, len(push.records) - known)
+
+    def _count_known(self, queue: Queue, push: Push, now: Timestamp) -> int:
+        """How many records of a push are there already, or come twice in it."""
+        by_partition: dict[str, list[Record]] = {}
+        for record in push.records:
+            if record.transaction_id:
+                lane = lane_of_id(record.transaction_id, queue.options.lanes)
+                by_partition.setdefault(push.partition or lane_name(lane, push.priority), []).append(record)
+        count = 0
+        for name, records in by_partition.items():
+            partition = self._catalog.find_partition(queue, name)
+            if partition is not None:
+                due = dict.fromkeys(self._delayed.duplicates(partition, records), NO_OFFSET)
+                count += len(self._segments.duplicates(partition, records, now, known=due, remember=False))
+        return count
 
     def place(self, load: Load, now: Timestamp) -> Partition:
         """The partition that a load names, once there is room in its queue."""
