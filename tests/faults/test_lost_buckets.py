@@ -14,6 +14,7 @@ from headwater.errors import HeadwaterError, StoreReplaced
 from headwater.stores.bucket.address import Ship
 from headwater.stores.bucket.s3 import S3Objects
 from headwater.stores.bucket.store import BucketStore
+from headwater.stores.contract import Holder
 from headwater.stores.questions import FindLastLsn
 from tests.contracts.factories import in_memory
 from tests.doors.live_door import on_the_edge
@@ -293,7 +294,7 @@ async def test_who_waits_for_the_store_makes_no_new_one_in_its_place(folder: Pat
     async with opened(at(folder, ship, 3_600)) as hw:
         await hw.queue("orders").push("before")
         waiting = BucketStore(at(folder, ship, 3_600), headwater.Config())
-        waiting.stand_by("http://127.0.0.1:9")
+        waiting.stand_by(Holder("http://127.0.0.1:9"))
         opening = asyncio.ensure_future(waiting.open())
 
         async def has_met() -> bool:

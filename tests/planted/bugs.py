@@ -32,6 +32,8 @@ TRANSFER = "headwater/stores/transfer.py"
 MOVING = "tests/scenarios/test_moving_a_used_store.py"
 IMAGE_KEEPER = "headwater/stores/bucket/image_keeper.py"
 ONE_STORE = "tests/stores/bucket/test_one_store.py"
+FRONT = "headwater/doors/front.py"
+FRONT_TESTS = "tests/doors/test_front.py"
 LOST_BUCKETS = "tests/faults/test_lost_buckets.py"
 STUCK_BUCKETS = "tests/scenarios/test_stuck_buckets.py"
 POSTGRES_COMMITS = "headwater/stores/postgres/commit_connection.py"
@@ -1946,6 +1948,18 @@ BUGS = [
         "a holder answers on from memory when an older image was put back",
         (Edit("headwater/stores/bucket/image_keeper.py", "if _is_older(found, seen) and not", "if False and not"),),
         (f"{LOST_BUCKETS}::test_a_holder_says_that_older_objects_were_put_in_their_place[image-lease-ask]",),
+    ),
+    Bug(
+        "bucket-standby-gives-up-its-guard",
+        "a server hands on to a holder that lets others in than it does itself",
+        (Edit(FRONT, "    if holder.guard != own.guard:\n", "    if False:\n"),),
+        (f"{FRONT_TESTS}::test_nothing_is_handed_on_to_a_holder_that_says_it_is_guarded_otherwise",),
+    ),
+    Bug(
+        "bucket-holder-takes-what-was-meant-for-another-guard",
+        "a holder that was started anew without authentication answers what a guarded server handed on",
+        (Edit(FRONT, "if guard != self._own.guard:", "if False:"),),
+        (f"{FRONT_TESTS}::test_a_holder_that_was_started_anew_with_another_guard_refuses_what_is_handed_on",),
     ),
     Bug(
         "bucket-standby-begins-anew",

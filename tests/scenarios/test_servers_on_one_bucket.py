@@ -1,6 +1,8 @@
 """Servers on one store in a bucket: one holds it, the others hand on to it, and take over when it is gone."""
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -136,3 +138,64 @@ def test_a_holder_that_cannot_be_reached_is_named(servers: tuple[Server, Server]
     told = json.loads(answer.text)
     assert told["code"] == "store_busy"
     assert "http://127.0.0.1:9" in told["detail"]
+
+
+# ── who is let in ──
+
+
+def make_token(server: Server) -> str:
+    """Before anybody holds the store."""
+    command = [sys.executable, "-m", "headwater.cli", "--store", str(server._store), "token", "create", "someone"]
+    made = subprocess.run(
+        [*command, "--scope", "admin"], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS
+    )
+    return made.stdout.strip().splitlines()[-1]
+
+
+def answers_of(server: Server, headers: dict[str, str]) -> list[int]:
+    """Through every door: a write, a pop that waits, a stream of events, metrics, a WebSocket that is opened."""
+    item = {"queue": "orders", "payload": "through the port"}
+    upgrade = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+    with httpx.Client(base_url=server.url, headers=headers, timeout=PATIENCE_SECONDS) as client:
+        found = [
+            client.post("/api/v1/push", json={"items": [item]}).status_code,
+            client.get("/api/v1/pop/queue/orders?wait=true&timeout=1000&autoAck=true").status_code,
+            client.get("/metrics").status_code,
+        ]
+        for path, more in (
+            ("/realtime/sse", {}),
+            ("/realtime/ws", {**upgrade, "sec-websocket-key": "c2l4dGVlbiBsZXR0ZXJzIQ=="}),
+        ):
+            with client.stream("GET", path, headers=more) as answer:
+                found.append(answer.status_code)
+        return found
+
+
+@pytest.mark.parametrize("ship", ["chain", "image"])
+@pytest.mark.parametrize(("theirs", "own"), [((), ("--auth", "token")), (("--auth", "token"), ())])
+def test_a_server_hands_nothing_on_to_a_holder_that_lets_others_in(
+    servers: tuple[Server, Server], theirs: tuple[str, ...], own: tuple[str, ...], ship: str
+) -> None:
+    one, other = servers
+    one._store = other._store = f"{one._store}&ship={ship}"
+    token = make_token(one)
+    one._options, other._options = theirs, own
+    one.start()
+    other.start()
+    for headers in ({}, {"authorization": f"Bearer {token}"}):
+        # What it says of itself to anybody it says without asking the holder.
+        is_open = 200 if not own else 503
+        assert answers_of(other, headers) == [503, 503, is_open, 503, 503]
+    with httpx.Client(base_url=one.url, headers={"authorization": f"Bearer {token}"}, timeout=30) as client:
+        assert client.get("/api/v1/pop/queue/orders?wait=false").status_code == 204
+
+
+def test_who_is_asked_at_the_holder_is_asked_at_a_server_that_stands_by(servers: tuple[Server, Server]) -> None:
+    one, other = servers
+    token = make_token(one)
+    one._options = other._options = ("--auth", "token")
+    one.start()
+    other.start()
+    # A page says who it is in its first message.
+    assert answers_of(other, {}) == [401, 401, 401, 401, 101]
+    assert answers_of(other, {"authorization": f"Bearer {token}"})[:3] == [201, 200, 200]

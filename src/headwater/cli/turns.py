@@ -12,6 +12,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from headwater.cli.session import make_headwater, start
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from headwater.cli.serve import Serving
     from headwater.doors.edge.server import Edge
     from headwater.doors.front import Front
-    from headwater.stores.contract import HeldByOne
+    from headwater.stores.contract import HeldByOne, Holder
 
 log = logging.getLogger(__name__)
 
@@ -33,14 +34,18 @@ ANYWHERE = frozenset({"0.0.0.0", "::", ""})
 async def serve_in_turns(serving: "Serving", hw: "Headwater", ready: Callable[[int], None]) -> signal.Signals:
     """Until a signal ends it."""
     from headwater.cli.serve import listen_for_signals, make_edge, passed_first, start_edge, stop_edge, url_of
+    from headwater.doors.access.guard import describe_guard, guarded_outside
     from headwater.doors.front import Front
+    from headwater.stores.contract import Holder
 
     signals = listen_for_signals()
     edge = make_edge(serving)
-    front = Front()
+    guards = partial(guarded_outside, settings=serving.access)
+    front = Front(guards, asks_who=bool(serving.access.auth), is_encrypted=serving.tls is not None)
     edge.handler = edge.admit = passed_first(serving, front)
     await start_edge(edge, serving)
-    own = serving.advertise or ("" if serving.host in ANYWHERE else url_of(serving, edge.port))
+    address = serving.advertise or ("" if serving.host in ANYWHERE else url_of(serving, edge.port))
+    own = Holder(address, describe_guard(serving.access, serving.commands))
     turns = Turns(serving, edge, front, own, lambda: ready(edge.port))
     serving_on = asyncio.ensure_future(turns.go_on(hw))
     ending = asyncio.ensure_future(signals.get())
@@ -62,7 +67,9 @@ async def serve_in_turns(serving: "Serving", hw: "Headwater", ready: Callable[[i
 class Turns:
     """One broker, which holds the store at times."""
 
-    def __init__(self, serving: "Serving", edge: "Edge", front: "Front", own: str, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, serving: "Serving", edge: "Edge", front: "Front", own: "Holder", ready: Callable[[], None]
+    ) -> None:
         self._serving = serving
         self._edge = edge
         self._front = front
@@ -91,13 +98,19 @@ class Turns:
         opening = asyncio.ensure_future(start(hw, self._serving.settings))
         # Whom the last one lost it to is known already.
         known = self._front.holder()
-        self._front.stand_by(lambda: brokers.held_by() or known)
+
+        def find_holder() -> "Holder | None":
+            held = brokers.held_by()
+            return known if held is None else held
+
+        self._front.stand_by(find_holder)
         try:
             while not opening.done():
                 await asyncio.wait({opening}, timeout=LOOK_SECONDS)
                 if brokers.held_by() is not None:
-                    known = ""
-                if self._front.holder():
+                    known = None
+                if self._front.holder() is not None:
+                    self._front.objection()
                     self._say_ready()
                 else:
                     # Nobody holds it any more that could be asked, and it cannot be had: that is told.
@@ -119,7 +132,10 @@ class Turns:
         while holder is None:
             await asyncio.sleep(LOOK_SECONDS)
             holder = _brokers_of(hw).held_by()
-        log.warning("another broker%s holds the store: this one hands on to it", f" ({holder})" if holder else "")
+        log.warning(
+            "another broker%s holds the store: this one hands on to it",
+            f" ({holder.address})" if holder.address else "",
+        )
 
     def _say_ready(self) -> None:
         if not self._is_ready:

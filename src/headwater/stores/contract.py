@@ -7,7 +7,7 @@ answers questions about what is kept. It knows nothing of waiting callers, of do
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -181,22 +181,28 @@ class Counts(Protocol):
         ...
 
 
+class Holder(NamedTuple):
+    """What a broker that holds a store says of itself: where it is reached, and how it is guarded; '' is not said."""
+
+    address: str
+    guard: str = ""
+
+
 @runtime_checkable
 class HeldByOne(Protocol):
     """A store that one broker holds at a time. Others may hand on to it what they are asked, until they hold it."""
 
-    def stand_by(self, advertise: str) -> None:
-        """Before it is opened: this broker is reached at that address, and waits for the store for as long as it takes.
-        Once it has lost the store to another, whoever waits is told so at once (StoreBusy)."""
+    def stand_by(self, own: Holder) -> None:
+        """Before it is opened: others are told this of this broker once it holds the store, for which it waits for as
+        long as it takes. Once it has lost the store to another, whoever waits is told so at once (StoreBusy)."""
         ...
 
     def trouble(self) -> StoreError | None:
         """Why the store cannot be had or written now, and nobody can tell when; None while all is well."""
         ...
 
-    def held_by(self) -> str | None:
-        """Where the broker is reached that was seen to hold the store instead of this one, '' when it did not say; None
-        while nobody else was."""
+    def held_by(self) -> Holder | None:
+        """The broker that was seen to hold the store instead of this one; None while nobody else was."""
         ...
 
     async def secret(self) -> bytes:

@@ -108,6 +108,7 @@ def preflight(request: Request) -> Response:
 
 
 def named(response: Response, origin: str) -> Response:
-    """The answer, for this origin to read."""
-    cors = (("access-control-allow-origin", origin), ("vary", "origin"))
-    return msgspec.structs.replace(response, headers=(*response.headers, *cors))
+    """The answer, for this origin to read: said once, also where another server has said it before."""
+    cors = {"access-control-allow-origin": origin, "vary": "origin"}
+    others = [header for header in response.headers if header not in cors.items()]
+    return msgspec.structs.replace(response, headers=(*others, *cors.items()))

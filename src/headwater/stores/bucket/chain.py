@@ -25,7 +25,7 @@ from headwater.stores.bucket.label import PUT_ID_BITS
 from headwater.stores.bucket.lease import end_all
 from headwater.stores.bucket.looking import Base, Look, Walk, gone
 from headwater.stores.bucket.objects import Refused, Unsure
-from headwater.stores.contract import RaceLost
+from headwater.stores.contract import Holder, RaceLost
 from headwater.stores.sqlite.frames import PageChanges
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def new_put_id() -> int:
 class Terms(NamedTuple):
     """What a holder says of itself in its entries, and how long it waits between two."""
 
-    holder: str = ""
+    holder: Holder = Holder("")
     lease_seconds: float = 0.0
     gap_seconds: float = 0.0
 
@@ -145,9 +145,9 @@ class Chain:
         return last.left or not last.lease_seconds or last.epoch == self.epoch or last.put_id == quiet_tip
 
     def _header(self, position: int, epoch: int, parent: int, landed: int) -> Header:
-        terms = self._terms
-        lease = terms.lease_seconds
-        return Header(position, epoch, parent, new_put_id(), terms.holder, lease_seconds=lease, landed=landed)
+        (address, guard), lease = self._terms.holder, self._terms.lease_seconds
+        put_id = new_put_id()
+        return Header(position, epoch, parent, put_id, address, lease_seconds=lease, guard=guard, landed=landed)
 
     # ── writing ──
 

@@ -22,7 +22,7 @@ from headwater.stores.bucket.label import Label, copied
 from headwater.stores.bucket.lease import DRIFT, Challenge, End, SharedLook, end_all, impatient, steady_seconds
 from headwater.stores.bucket.looking import Base, Look, Walk, gone, newest_image
 from headwater.stores.bucket.wakeup import BucketWakeup
-from headwater.stores.contract import RaceLost, Traits
+from headwater.stores.contract import Holder, RaceLost, Traits
 from headwater.stores.sqlite.frames import PageChanges
 from headwater.wakeups.contract import Wakeup
 
@@ -42,14 +42,20 @@ class ChainKeeper:
     """The commits of one handle, for as long as it holds the store."""
 
     def __init__(
-        self, look: Look, traits: Traits, settings: BucketSettings, now: Callable[[], float] = steady_seconds
+        self,
+        look: Look,
+        traits: Traits,
+        settings: BucketSettings,
+        now: Callable[[], float] = steady_seconds,
+        guard: str = "",
     ) -> None:
         self.traits = traits
         self._look = look
         self._now = now
         self._lease_seconds = settings.lease_seconds
         self.challenge = Challenge(settings.wait_seconds, now)
-        self._chain = Chain(look, Terms(settings.advertise, settings.lease_seconds, settings.gap_ms / 1_000), now)
+        own = Holder(settings.advertise, guard)
+        self._chain = Chain(look, Terms(own, settings.lease_seconds, settings.gap_ms / 1_000), now)
         self._chain.on_landed = self._landed
         self._confirming = SharedLook(self._confirm)
         self._wakeup = BucketWakeup(self._find_foreign, self._peek_foreign)
@@ -89,8 +95,8 @@ class ChainKeeper:
 
     # ── holding ──
 
-    def held_by(self) -> str | None:
-        """Where another broker is that holds the store, as far as was seen."""
+    def held_by(self) -> Holder | None:
+        """Another broker that holds the store, as far as was seen."""
         return self.challenge.met if self._chain.deposed else None
 
     async def take_over(self, *, insists: bool = False) -> bytearray:
@@ -133,8 +139,8 @@ class ChainKeeper:
     async def _find_end(self) -> End:
         last, tip = await self._chain.find_last()
         if last is None or self._chain.may_follow(last, None):
-            return End(tip, "", 0.0)
-        return End(tip, last.holder, last.lease_seconds)
+            return End(tip, Holder(""), 0.0)
+        return End(tip, Holder(last.holder, last.guard), last.lease_seconds)
 
     async def _beat(self) -> None:
         """Be heard of, while there is nothing else to send."""

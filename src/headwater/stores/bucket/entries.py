@@ -43,6 +43,8 @@ class Header(msgspec.Struct, frozen=True):
     lease_seconds: float = 0.0
     # Its holder has gone: whoever wants the store need not wait.
     left: bool = False
+    # Who is let in by the server of its holder: others that are guarded otherwise do not hand on to it.
+    guard: str = ""
     # Up to here nothing was missing when it was sent. Whoever finds one of those gone knows that it was taken away.
     landed: int = 0
 

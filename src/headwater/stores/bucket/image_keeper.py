@@ -27,7 +27,7 @@ from headwater.stores.bucket.lease import Challenge, End, SharedLook, end_all, i
 from headwater.stores.bucket.looking import Look, gone
 from headwater.stores.bucket.objects import Refused, Unsure
 from headwater.stores.bucket.wakeup import BucketWakeup
-from headwater.stores.contract import RaceLost, Traits
+from headwater.stores.contract import Holder, RaceLost, Traits
 from headwater.stores.sqlite.frames import PageChanges
 from headwater.wakeups.contract import Wakeup
 
@@ -48,6 +48,7 @@ class Note(msgspec.Struct, frozen=True):
     holder: str = ""
     lease_seconds: float = 0.0
     beats: int = 0
+    guard: str = ""
 
 
 class Mark(NamedTuple):
@@ -55,7 +56,7 @@ class Mark(NamedTuple):
 
     tag: str
     note_tag: str = ""
-    holder: str = ""
+    holder: Holder = Holder("")
     lease_seconds: float = 0.0
 
 
@@ -125,11 +126,17 @@ class ImageKeeper:
     """The commits of one handle, for as long as it holds the store."""
 
     def __init__(
-        self, look: ImageLook, traits: Traits, settings: BucketSettings, now: Callable[[], float] = steady_seconds
+        self,
+        look: ImageLook,
+        traits: Traits,
+        settings: BucketSettings,
+        now: Callable[[], float] = steady_seconds,
+        guard: str = "",
     ) -> None:
         self.traits = traits
         self._look = look
         self._settings = settings
+        self._guard = guard
         self.challenge = Challenge(settings.wait_seconds, now)
         self._confirming = SharedLook(self._confirm)
         self._wakeup = BucketWakeup(self._find_foreign, self._peek_foreign)
@@ -160,8 +167,8 @@ class ImageKeeper:
 
     # ── holding ──
 
-    def held_by(self) -> str | None:
-        """Where another broker is that holds the store, as far as was seen."""
+    def held_by(self) -> Holder | None:
+        """Another broker that holds the store, as far as was seen."""
         return self.challenge.met if self._deposed else None
 
     async def take_over(self, *, insists: bool = False) -> bytearray:
@@ -208,7 +215,7 @@ class ImageKeeper:
             await self._look.claim()
         epoch, put_id = label.position + 1, new_put_id()
         key = self._look.note_key(epoch, put_id)
-        note = Note(epoch, put_id, label.put_id, label.epoch, label.other, *self._terms())
+        note = Note(epoch, put_id, label.put_id, label.epoch, label.other, *self._terms(), guard=self._guard)
         self._note_tag = await self._create_note(key, msgspec.json.encode(note))
         self._note, self._note_key = note, key
         mine = Label(Kind.IMAGE, epoch, epoch, put_id, put_id)
@@ -256,7 +263,7 @@ class ImageKeeper:
         except StoreDamaged:
             # It was replaced between two looks.
             return Mark(tag)
-        return Mark(tag, note_tag, note.holder, note.lease_seconds)
+        return Mark(tag, note_tag, Holder(note.holder, note.guard), note.lease_seconds)
 
     def _terms(self) -> tuple[str, float]:
         return self._settings.advertise, self._settings.lease_seconds

@@ -27,7 +27,7 @@ from headwater.stores.bucket.label import HEADER_BYTES, Kind, read_label
 from headwater.stores.bucket.looking import Look, Names
 from headwater.stores.bucket.objects import CountedObjects, Objects, Refused, Unsure
 from headwater.stores.bucket_traces import LOG, SECRET, is_entry, is_note
-from headwater.stores.contract import Fact, Traits
+from headwater.stores.contract import Fact, Holder, Traits
 from headwater.stores.sqlite.frames import PAGE_BYTES, PageChanges
 from headwater.wakeups.contract import Wakeup
 
@@ -88,6 +88,7 @@ class BucketKeeper:
         self._settings = place.settings
         self._create = create
         self._stands_by = False
+        self._guard = ""
         self._insists = False
         self._is_stopped = False
         self._taking: asyncio.Task[bytearray] | None = None
@@ -133,10 +134,11 @@ class BucketKeeper:
             return Closed("the store is closed")
         return StoreBusy("another broker holds this store, and this one lets go of it; try again")
 
-    def stand_by(self, advertise: str) -> None:
-        """Wait for the store until it is free, and tell others where this broker is. Later, not a moment."""
+    def stand_by(self, own: Holder) -> None:
+        """Wait for the store until it is free, and tell others of this broker. Later, not a moment."""
         self._stands_by = True
-        self._settings = msgspec.structs.replace(self._settings, advertise=advertise, wait_seconds=math.inf)
+        self._guard = own.guard
+        self._settings = msgspec.structs.replace(self._settings, advertise=own.address, wait_seconds=math.inf)
 
     def insist(self) -> None:
         """Take the store from whoever holds it, and keep it from others by a lease, also where there is none."""
@@ -144,8 +146,8 @@ class BucketKeeper:
         lease_seconds = self._settings.lease_seconds or BucketSettings().lease_seconds
         self._settings = msgspec.structs.replace(self._settings, lease_seconds=lease_seconds)
 
-    def held_by(self) -> str | None:
-        """Where another broker is that holds the store."""
+    def held_by(self) -> Holder | None:
+        """Another broker that holds the store."""
         return None if self._keeper is None else self._keeper.held_by()
 
     @property
@@ -194,10 +196,10 @@ class BucketKeeper:
             raise kept_otherwise(self._key, found)
         ship = settings.ship or found or Ship.CHAIN
         if ship is Ship.CHAIN:
-            chain = ChainKeeper(Look(self._objects, names), self.traits, settings)
+            chain = ChainKeeper(Look(self._objects, names), self.traits, settings, guard=self._guard)
             chain.before_base, chain.on_loss = self.before_base, self.on_loss
             return chain
-        images = ImageKeeper(ImageLook(self._objects, names), self.traits, settings)
+        images = ImageKeeper(ImageLook(self._objects, names), self.traits, settings, guard=self._guard)
         images.on_loss = self.on_loss
         return images
 

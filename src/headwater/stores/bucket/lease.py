@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from headwater.errors import StoreBusy
+from headwater.stores.contract import Holder
 
 # Clocks of two machines run differently fast; this is far more than they do.
 DRIFT = 1.1
@@ -30,7 +31,7 @@ class End(NamedTuple):
     silent; 0 when it has left, or has no lease."""
 
     mark: object
-    holder: str
+    holder: Holder
     lease_seconds: float
 
 
@@ -46,8 +47,8 @@ class Challenge:
         self._now = now
         self._losses = 0
         self.wait_seconds = wait_seconds
-        # The address of a broker that has the store, '' when it did not say; None when nobody was met.
-        self.met: str | None = None
+        # A broker that has the store; None when nobody was met.
+        self.met: Holder | None = None
 
     def won(self) -> None:
         """Something of ours has landed: nobody was in our way."""
@@ -61,7 +62,7 @@ class Challenge:
         while end.lease_seconds and self._now() - since <= end.lease_seconds * DRIFT:
             self.met = end.holder
             if self._now() - begun > self.wait_seconds:
-                where = f" ({end.holder})" if end.holder else ""
+                where = f" ({end.holder.address})" if end.holder.address else ""
                 raise StoreBusy(f"another broker{where} holds this store; ask there, or try again when it has left")
             await asyncio.sleep(min(end.lease_seconds / LOOKS, LOOK_SECONDS_MAX))
             end = await look()

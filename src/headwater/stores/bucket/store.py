@@ -7,7 +7,7 @@ from headwater.stores.bucket.address import Place, Ship, parse_place
 from headwater.stores.bucket.keeper import BucketKeeper, open_objects
 from headwater.stores.bucket.scratch import BucketFile, digest
 from headwater.stores.bucket.scratch_folder import ScratchFolder
-from headwater.stores.contract import Traits
+from headwater.stores.contract import Holder, Traits
 from headwater.stores.postgres.beside import place_beside
 from headwater.stores.sqlite.connection import SqliteConnection
 from headwater.stores.sqlite.store import SqliteStore
@@ -49,16 +49,16 @@ class BucketStore(SqliteStore):
         """What the bucket was asked for, for the metrics."""
         return {**self._keeper.numbers(), "bucket_unused_bytes": self._file.unused_bytes()}
 
-    def stand_by(self, advertise: str) -> None:
-        """Be reached at this address, and wait for the store until it is free."""
-        self._keeper.stand_by(advertise)
+    def stand_by(self, own: Holder) -> None:
+        """Wait for the store until it is free, and tell others this of this broker."""
+        self._keeper.stand_by(own)
 
     def insist(self) -> None:
         """Before it is opened: take it from whoever holds it, and wait until that one answers nobody any more."""
         self._keeper.insist()
 
-    def held_by(self) -> str | None:
-        """Where another broker is that holds the store."""
+    def held_by(self) -> Holder | None:
+        """Another broker that holds the store."""
         return self._keeper.held_by()
 
     def trouble(self) -> StoreError | None:
