@@ -32,6 +32,7 @@ TRANSFER = "headwater/stores/transfer.py"
 MOVING = "tests/scenarios/test_moving_a_used_store.py"
 IMAGE_KEEPER = "headwater/stores/bucket/image_keeper.py"
 ONE_STORE = "tests/stores/bucket/test_one_store.py"
+STANDING_BY = "tests/stores/bucket/test_standing_by.py"
 FRONT = "headwater/doors/front.py"
 FRONT_TESTS = "tests/doors/test_front.py"
 LOST_BUCKETS = "tests/faults/test_lost_buckets.py"
@@ -1960,6 +1961,18 @@ BUGS = [
         "a holder that was started anew without authentication answers what a guarded server handed on",
         (Edit(FRONT, "if guard != self._own.guard:", "if False:"),),
         (f"{FRONT_TESTS}::test_a_holder_that_was_started_anew_with_another_guard_refuses_what_is_handed_on",),
+    ),
+    Bug(
+        "bucket-standby-reads-all-again",
+        "a broker that waits for a store reads its whole log with every look",
+        (Edit("headwater/stores/bucket/chain.py", "end = self._end and await", "end = None and await"),),
+        (f"{STANDING_BY}::test_who_waits_for_an_idle_holder_asks_two_things_a_look",),
+    ),
+    Bug(
+        "bucket-standby-sticks-to-what-was-collected",
+        "a broker that slept takes the entry it had seen for the end of the log though those behind it were collected",
+        (Edit("headwater/stores/bucket/looking.py", "        if kept != last:\n            return None\n", ""),),
+        (f"{STANDING_BY}::test_who_slept_while_what_it_had_seen_was_collected_finds_the_end",),
     ),
     Bug(
         "bucket-standby-begins-anew",

@@ -35,8 +35,14 @@ def pop(server: Server, **query: str | int) -> list[Any]:
 
 
 def holds(server: Server) -> bool:
+    return number_of(server, "bucket_holds_store") == 1
+
+
+def number_of(server: Server, name: str) -> float:
+    """One of its metrics, as whoever draws a line through all servers asks for it."""
     text = httpx.get(f"{server.url}/metrics", timeout=PATIENCE_SECONDS).text
-    return "headwater_bucket_holds_store 0" not in text
+    (line,) = [line for line in text.splitlines() if line.startswith(f'headwater_{name}{{process="0"}} ')]
+    return float(line.rpartition(" ")[2])
 
 
 @pytest.fixture
@@ -125,6 +131,20 @@ def test_a_server_that_slept_and_wakes_tells_what_the_new_holder_wrote(servers: 
     expect_soon(has_answered, seconds=PATIENCE_SECONDS)
     assert answered == [3]
     assert (holds(one), holds(other)) == (False, True)
+
+
+@pytest.mark.parametrize("ship", ["chain", "image"])
+def test_what_a_server_that_stands_by_asks_of_the_bucket_is_counted(servers: tuple[Server, Server], ship: str) -> None:
+    one, other = servers
+    one._store = other._store = f"{one._store}&ship={ship}"
+    one.start()
+    push(one, 1)
+    other.start()
+    before = number_of(other, "bucket_gets_total")
+    expect_soon(lambda: number_of(other, "bucket_gets_total") > before, seconds=PATIENCE_SECONDS)
+    assert number_of(other, "bucket_puts_total") == 0
+    assert number_of(other, "bucket_cost_total") > 0
+    assert number_of(one, "bucket_puts_total") > 0
 
 
 def test_a_holder_that_cannot_be_reached_is_named(servers: tuple[Server, Server]) -> None:

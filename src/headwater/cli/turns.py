@@ -85,7 +85,7 @@ class Turns:
             await self._stand_by(hw)
             self._held = hw
             await self._hold(hw)
-            self._front.stand_by(_brokers_of(hw).held_by)
+            self._front.stand_by(_brokers_of(hw).held_by, _brokers_of(hw).numbers)
             self._edge.sessions.send_away()
             self._held = None
             await _let_go(hw)
@@ -103,7 +103,7 @@ class Turns:
             held = brokers.held_by()
             return known if held is None else held
 
-        self._front.stand_by(find_holder)
+        self._front.stand_by(find_holder, brokers.numbers)
         try:
             while not opening.done():
                 await asyncio.wait({opening}, timeout=LOOK_SECONDS)

@@ -16,7 +16,7 @@ the holder do not send it round and round.
 
 import hmac
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from http import HTTPStatus
 from urllib.parse import urlsplit
@@ -25,7 +25,8 @@ import msgspec
 
 from headwater.doors.hop import Hop, HopFailed
 from headwater.doors.hosts import is_loopback
-from headwater.doors.wire import CONTINUE, Handler, Request, Response, problem_response, text_response
+from headwater.doors.metrics import show_store
+from headwater.doors.wire import CONTINUE, Handler, Request, Response, problem_response
 from headwater.errors import StoreError
 from headwater.stores.contract import Holder
 
@@ -54,6 +55,7 @@ class Front:
         self._own = Holder("")
         self._handler: Handler | None = None
         self._find_holder: Callable[[], Holder | None] = lambda: None
+        self._count: Callable[[], Mapping[str, float]] = dict
         self._told = ""
         self._trouble: StoreError | None = None
         self._hops: set[Hop] = set()
@@ -68,9 +70,12 @@ class Front:
         self._handler, self._trouble = handler, None
         self._cut()
 
-    def stand_by(self, find_holder: Callable[[], Holder | None]) -> None:
-        """The store is held elsewhere, or by nobody; `find_holder` says by whom."""
-        self._handler, self._find_holder = None, find_holder
+    def stand_by(
+        self, find_holder: Callable[[], Holder | None], count: Callable[[], Mapping[str, float]] = dict
+    ) -> None:
+        """The store is held elsewhere, or by nobody; `find_holder` says by whom. `count` tells what waiting for it has
+        asked of the bucket."""
+        self._handler, self._find_holder, self._count = None, find_holder, count
 
     def tell(self, trouble: StoreError | None) -> None:
         """What is wrong with the store, that nobody holds it: whoever asked the last holder is told as well."""
@@ -129,7 +134,9 @@ class Front:
                 await answer.chunks.aclose()
             if answer.status != HTTPStatus.OK:
                 return answer
-        return text_response(self._metrics())
+        # All else is told by the one that holds the store.
+        own = {"bucket_holds_store": 0.0, "bucket_forwarded_total": self.forwarded}
+        return show_store({**self._count(), **own})
 
     async def _hand_on(self, request: Request) -> Response:
         found = self.holder()
@@ -186,13 +193,6 @@ class Front:
             log.warning("request %s: it says that another broker has handed it on, and none has", request.id)
             return None
         return "" if client == "-" else client, "" if guard == "-" else guard
-
-    def _metrics(self) -> str:
-        """What this broker can tell of itself: all else is told by the one that holds the store."""
-        return (
-            "# TYPE headwater_bucket_holds_store gauge\nheadwater_bucket_holds_store 0\n"
-            f"# TYPE headwater_bucket_forwarded_total counter\nheadwater_bucket_forwarded_total {self.forwarded}\n"
-        )
 
 
 REMEDY = (

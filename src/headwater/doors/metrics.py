@@ -9,7 +9,7 @@ asked answers for all; see `board.py`.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from prometheus_client import CollectorRegistry
@@ -22,7 +22,7 @@ from headwater.doors.capture_metrics import capture_families
 from headwater.doors.job_metrics import job_families
 from headwater.doors.listing import group_pages, queue_pages
 from headwater.doors.routes import Route
-from headwater.doors.site import Site
+from headwater.doors.site import ALONE, Site
 from headwater.doors.wire import Request, Response
 from headwater.doors.work import together
 from headwater.errors import StoreFull, StoreSilent
@@ -306,12 +306,23 @@ def _processes(found: Sequence[ProcessReport]) -> Iterator[Metric]:
 
 def _stores(found: Sequence[ProcessReport]) -> Iterator[Metric]:
     """What a store counts beside what is counted of every store."""
-    for name in sorted({name for report in found for name in report.store_numbers}):
+    return _store_families({report.process: report.store_numbers for report in found})
+
+
+def _store_families(numbers: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
+    for name in sorted({name for counted in numbers.values() for name in counted}):
         kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
         family = kind(f"headwater_{name}", "Of the store, as this process uses it", labels=("process",))
-        for report in found:
-            family.add_metric((report.process,), report.store_numbers.get(name, 0))
+        for process, counted in numbers.items():
+            family.add_metric((process,), counted.get(name, 0))
         yield family
+
+
+def show_store(numbers: Mapping[str, float], process: str = ALONE) -> Response:
+    """What a process counts that has no store open: by the same names and labels as one that has."""
+    registry = CollectorRegistry()
+    registry.register(_Ready(list(_store_families({process: numbers}))))
+    return Response(content_type=CONTENT_TYPE_LATEST, body=generate_latest(registry))
 
 
 def _durations(found: Sequence[ProcessReport]) -> Iterator[Metric]:

@@ -35,6 +35,8 @@ from headwater.services.roster import Roster
 from headwater.services.subscriptions import Subscriptions
 from headwater.stores.questions import FindLane, ListSwitches
 
+# The name of a process that has no others beside it.
+ALONE = "0"
 PUSH_SWITCH = "hold pushes"
 PUSHES_HELD_OFF = "pushes are held off for maintenance; try again later"
 POP_SWITCH = "hold pops"
@@ -114,7 +116,7 @@ class Site:
         self.committer = committer
         committer.on_held.append(self.held)
         self.version = version
-        self.process = "0"
+        self.process = ALONE
         self.commands: Mapping[str, CommandTemplate] = {}
         self.connections: Callable[[], int] = lambda: 0
         self.availability: Callable[[], dict[str, float]] = dict

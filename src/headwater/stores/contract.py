@@ -205,6 +205,10 @@ class HeldByOne(Protocol):
         """The broker that was seen to hold the store instead of this one; None while nobody else was."""
         ...
 
+    def numbers(self) -> dict[str, float]:
+        """What was asked of the bucket so far, also before it is opened, for the metrics."""
+        ...
+
     async def secret(self) -> bytes:
         """What only those know who may open the store: brokers tell each other by it."""
         ...

@@ -46,6 +46,8 @@ async def test_an_object_is_created_once_and_read_back(objects: Objects, prefix:
     head = await objects.head(key, 3)
     assert head is not None
     assert head == (b"fir", tag)
+    assert await objects.head(key, 3_000) == found
+    assert await objects.head(f"{prefix}none", 3_000) is None
     assert objects.peek(key, 3) == head
     assert objects.peek(f"{prefix}none", 3) is None
 

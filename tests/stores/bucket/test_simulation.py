@@ -56,7 +56,7 @@ def test_whatever_happens_on_the_way_nothing_is_lost_or_twice(
 
 def test_who_takes_a_store_and_does_not_wait_lets_a_holder_tell_what_is_old() -> None:
     with patch("headwater.stores.bucket.chain_keeper.DRIFT", 0.0), pytest.raises(AssertionError, match="read"):
-        simulate(21, "chain", insists=True)
+        simulate(36, "chain", insists=True)
 
 
 @pytest.mark.parametrize("name", BUGS)

@@ -23,7 +23,7 @@ from headwater.errors import StoreDamaged, StoreError, StoreForeign, StoreFull, 
 from headwater.stores.bucket.entries import Entry, Header, decode, pack
 from headwater.stores.bucket.label import PUT_ID_BITS
 from headwater.stores.bucket.lease import end_all
-from headwater.stores.bucket.looking import Base, Look, Walk, gone
+from headwater.stores.bucket.looking import Base, LastSeen, Look, Walk, gone
 from headwater.stores.bucket.objects import Refused, Unsure
 from headwater.stores.contract import Holder, RaceLost
 from headwater.stores.sqlite.frames import PageChanges
@@ -76,6 +76,8 @@ class Chain:
         self.full = False
         # Position and put_id of the newest entry that was seen to count; none yet.
         self._seen = (0, 0)
+        # The end of the log as it was last looked at, for whoever waits.
+        self._end: LastSeen | None = None
 
     @property
     def in_flight(self) -> int:
@@ -97,6 +99,8 @@ class Chain:
                 raise StoreReplaced(gone(self._look.names.entry(self._seen[0])))
             last = await self._look.last(base, walk)
             if last is not None and not insists and not self.may_follow(last, quiet_tip):
+                # What was taken for the end may lie behind entries that were collected.
+                self._end = None
                 return None
             header = self._header(walk.free, walk.free, walk.tip, landed=walk.free - 1)
             flight = Flight(Entry(header), None, self._now())
@@ -108,17 +112,23 @@ class Chain:
                 continue
             self.next, self.tip, self.epoch = walk.free + 1, header.put_id, walk.free
             self._seen = (walk.free, header.put_id)
-            self.deposed = False
+            self.deposed, self._end = False, None
             return base, walk, flight
 
     async def find_last(self) -> tuple[Header | None, int]:
-        """The last entry that counts, and its put_id. StoreReplaced when the log does not go on from what was seen."""
+        """The last entry that counts, and its put_id. StoreReplaced when the log does not go on from what was seen.
+        Asked again and again by whoever waits: all is read once, then what was added."""
+        end = self._end and await self._look.go_on(self._end)
+        if end is not None:
+            self._end, self._seen = end, (end.last.position, end.last.put_id)
+            return end.last, end.last.put_id
         base, walk = await self._look.everything(with_file=False)
         if not self._goes_on(base, walk):
             raise StoreReplaced(gone(self._look.names.entry(self._seen[0])))
         last = await self._look.last(base, walk)
         if walk.entries:
             self._seen = (walk.entries[-1].header.position, walk.tip)
+        self._end = None if last is None else LastSeen(last, walk.free)
         return last, walk.tip
 
     def _goes_on(self, base: Base, walk: Walk) -> bool:

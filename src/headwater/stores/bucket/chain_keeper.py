@@ -70,6 +70,8 @@ class ChainKeeper:
         # The entry to look at next, and whether anybody was answered since the last look.
         self._watched: Header | None = None
         self._answers = False
+        # The first position at which nobody else was seen to have written.
+        self._foreign = 0
         self._sent_at = 0.0
         self._lease_until = 0.0
         self.before_base: Callable[[], Awaitable[None]] = _nothing
@@ -314,9 +316,11 @@ class ChainKeeper:
         """The position up to which somebody else has gone on, 0 while nobody has."""
         if not self._chain.deposed and (self._now() < self._lease_until or await self._chain.is_ours()):
             return 0
-        position = self._chain.next
-        while await self._look.entry(position) is not None:
+        # Each of them is asked for once, however often somebody looks.
+        position = max(self._chain.next, self._foreign)
+        while await self._look.header(position) is not None:
             position += 1
+        self._foreign = position
         return position - 1
 
     def _peek_foreign(self) -> int:

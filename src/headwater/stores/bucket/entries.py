@@ -100,6 +100,11 @@ def decode(data: bytes, name: str) -> Entry:
     return Entry(header, data[_LENGTH.size + length :])
 
 
+def is_header_whole(begin: bytes) -> bool:
+    """Whether the first bytes of an object have all of an entry's header, if they are of one."""
+    return len(begin) < _LENGTH.size or len(begin) >= _LENGTH.size + _LENGTH.unpack_from(begin)[1]
+
+
 def pack(changes: PageChanges) -> bytes:
     """The body of an entry."""
     numbers = sorted(changes.pages)

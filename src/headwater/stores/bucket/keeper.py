@@ -249,7 +249,7 @@ class BucketKeeper:
 
     def numbers(self) -> dict[str, float]:
         """What was sent and asked so far by this process, and what that costs."""
-        traffic, settings, keeper = self._objects.traffic, self._settings, self._chosen()
+        traffic, settings, keeper = self._objects.traffic, self._settings, self._keeper
         cost = (traffic.puts + traffic.lists) * settings.put_price + traffic.gets * settings.get_price
         written = self.sent_pages * PAGE_BYTES
         return {
@@ -259,11 +259,11 @@ class BucketKeeper:
             "bucket_deletes_total": traffic.deletes,
             "bucket_sent_bytes_total": traffic.bytes_sent,
             "bucket_read_bytes_total": traffic.bytes_read,
-            "bucket_takeovers_total": keeper.takeovers,
-            "bucket_holds_store": float(keeper.held_by() is None),
-            "bucket_bases_total": keeper.bases,
+            "bucket_takeovers_total": 0 if keeper is None else keeper.takeovers,
+            "bucket_holds_store": float(keeper is not None and keeper.held_by() is None),
+            "bucket_bases_total": 0 if keeper is None else keeper.bases,
             "bucket_cost_total": cost / CALLS_PER_PRICE,
-            "bucket_live_bytes": keeper.live_bytes,
+            "bucket_live_bytes": 0 if keeper is None else keeper.live_bytes,
             "bucket_bytes_max": settings.bytes_max,
             # What was sent for each byte of the pages that commits changed; less than 1 where it was compressed.
             "bucket_write_amplification": traffic.bytes_sent / written if written else 0.0,

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from headwater.errors import StoreDamaged, StoreError
 from headwater.stores.bucket.address import Ship, kept_otherwise
-from headwater.stores.bucket.entries import Entry, Header, counts, decode
+from headwater.stores.bucket.entries import Entry, Header, counts, decode, is_header_whole
 from headwater.stores.bucket.label import HEADER_BYTES, Kind, Label, check_whole, read_label, unlabelled
 from headwater.stores.bucket.objects import Objects, Unsure
 from headwater.stores.bucket_traces import LOG, SECRET, is_entry
@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 # a base that is due, so that a long chain takes two round trips.
 WINDOW = 16
 WINDOW_MAX = 256
+# More than an entry says of itself.
+HEAD_BYTES = 2_048
 # Further than a holder gets while one entry is on its way.
 BEHIND = 8
 PAUSE_SECONDS = 0.05
@@ -55,6 +57,14 @@ class Walk(NamedTuple):
     free: int
     tip: int
     epoch: int
+
+
+class LastSeen(NamedTuple):
+    """The last entry that was seen to count, and the first position at which nothing was: all that somebody who looks
+    again and again has to remember."""
+
+    last: Header
+    free: int
 
 
 class Names:
@@ -95,6 +105,14 @@ class Look:
         key = self.names.entry(position)
         found = await self.ask(lambda: self.objects.get(key))
         return None if found is None else decode(found.data, key)
+
+    async def header(self, position: int) -> Header | None:
+        """What the entry at a position says of itself; not the pages that it changed, which may be many."""
+        key = self.names.entry(position)
+        found = await self.ask(lambda: self.objects.head(key, HEAD_BYTES))
+        if found is not None and not is_header_whole(found.data):
+            found = await self.ask(lambda: self.objects.get(key))
+        return None if found is None else decode(found.data, key).header
 
     async def base(self) -> Base:
         """The base with its file."""
@@ -202,6 +220,25 @@ class Look:
             walk = await self.walk(base, is_thorough=with_file)
             if not await self.is_overtaken(base):
                 return base, walk
+
+    async def go_on(self, seen: LastSeen) -> LastSeen | None:
+        """Where a log ends whose end was seen before, by what was added since; None when that end is there no more, or
+        what lies behind it does not go on from it: then all has to be read. Two GETs where nothing is new."""
+        last, free = seen
+        kept, *found = await asyncio.gather(self.header(last.position), self.header(free))
+        if kept != last:
+            return None
+        while True:
+            for header in found:
+                if header is None:
+                    return LastSeen(last, free)
+                if header.position == free and counts(header, last.put_id, last.epoch):
+                    last = header
+                elif header.position != free or _proves_loss(header, last.position, last.epoch):
+                    return None
+                free += 1
+            window = min(2 * len(found), WINDOW)
+            found = await asyncio.gather(*(self.header(free + step) for step in range(window)))
 
     def is_taken(self, position: int) -> bool:
         """Whether there is an entry at a position, on the spot."""
