@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from headwater.errors import StoreSilent, StoreUnreachable
+from headwater.errors import HeadwaterError, StoreSilent, StoreUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -62,3 +62,12 @@ async def through_outages(ask: Callable[[], Awaitable[Result]]) -> Result:
 def level_of(error: BaseException) -> int:
     """How loudly a loop that tries again tells of an error: in an outage the store has told of it."""
     return logging.DEBUG if isinstance(error, OUTAGES) else logging.WARNING
+
+
+def tell(teller: logging.Logger, what: str, error: BaseException) -> None:
+    """What went wrong in a loop that goes on: a line where the error says it all, as when another broker has taken the
+    store over; where it came from only when nobody has foreseen it."""
+    if isinstance(error, HeadwaterError):
+        teller.log(level_of(error), "%s: %s", what, error)
+    else:
+        teller.error("%s", what, exc_info=error)

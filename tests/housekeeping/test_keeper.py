@@ -10,7 +10,7 @@ import pytest
 
 import headwater
 from headwater.config import Config
-from headwater.errors import Closed
+from headwater.errors import Closed, StoreBusy
 from headwater.housekeeping import keeper as keeping
 from headwater.housekeeping.keeper import Keeper
 
@@ -83,6 +83,18 @@ async def test_a_chore_that_fails_is_told_counted_and_goes_on(keeper: Keeper, ca
     one.error = None
     await one.make_run()
     assert keeper.done == {"one": 3, "two": 3}
+
+
+async def test_a_chore_that_finds_the_store_held_by_another_says_so_in_a_line(
+    keeper: Keeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, _ = chores_of(keeper)
+    one.error = StoreBusy("another broker holds this store")
+    await one.make_run()
+    (told,) = caplog.records
+    assert (told.levelname, told.exc_info) == ("WARNING", None)
+    assert "chore one failed" in told.getMessage()
+    assert "another broker" in told.getMessage()
 
 
 async def test_a_chore_whose_store_was_closed_ends(keeper: Keeper) -> None:

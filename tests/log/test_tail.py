@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from headwater.clock import Timestamp
-from headwater.errors import HeadwaterError, StoreSilent, StoreUnreachable
+from headwater.errors import HeadwaterError, StoreBusy, StoreSilent, StoreUnreachable
 from headwater.log.operations import Touch
 from headwater.log.tail import LOOK_LIMIT, Tail
 from headwater.model.added import Added
@@ -250,15 +250,21 @@ async def test_whoever_follows_no_more_is_told_no_more(following: Following) -> 
     assert following.told == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("error", "level"), [(OSError("unreadable"), "ERROR"), (StoreBusy("another broker holds this store"), "WARNING")]
+)
 async def test_a_look_that_fails_is_made_again_at_the_next_wake(
-    following: Following, caplog: pytest.LogCaptureFixture
+    following: Following, caplog: pytest.LogCaptureFixture, error: Exception, level: str
 ) -> None:
-    following.store.error = OSError("unreadable")
+    following.store.error = error
     following.commit_elsewhere(1)
     following.wakeup.wake()
     await settle()
     assert following.told == []
     assert "could not read the log" in caplog.text
+    (told,) = caplog.records
+    # Where it came from is told only of what nobody has foreseen.
+    assert (told.levelname, told.exc_info is not None) == (level, level == "ERROR")
     following.store.error = None
     following.commit_elsewhere(2)
     following.wakeup.wake()

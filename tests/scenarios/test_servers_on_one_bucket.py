@@ -111,7 +111,9 @@ def test_a_server_takes_over_from_one_that_is_killed_or_leaves_and_the_other_han
     assert pop(one) == [3]
 
 
-def test_a_server_that_slept_and_wakes_tells_what_the_new_holder_wrote(servers: tuple[Server, Server]) -> None:
+def test_a_server_that_slept_and_wakes_tells_what_the_new_holder_wrote(
+    servers: tuple[Server, Server], capfd: pytest.CaptureFixture[str]
+) -> None:
     one, other = servers
     one.start()
     push(one, 1)
@@ -131,6 +133,11 @@ def test_a_server_that_slept_and_wakes_tells_what_the_new_holder_wrote(servers: 
     expect_soon(has_answered, seconds=PATIENCE_SECONDS)
     assert answered == [3]
     assert (holds(one), holds(other)) == (False, True)
+    # Nothing has failed: that the store is another's is a line in the log.
+    told = capfd.readouterr().err
+    assert "holds the store: this one hands on to it" in told
+    assert '"level":"error"' not in told
+    assert "Traceback" not in told
 
 
 @pytest.mark.parametrize("ship", ["chain", "image"])

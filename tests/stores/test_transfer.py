@@ -1,6 +1,7 @@
 """A whole store goes to another place: everything of it is there, or nothing, and the old place says where it is."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -114,6 +115,32 @@ async def test_everything_of_a_store_is_at_the_other_place(way: tuple[str, str],
     assert contents(target) == before
     assert copied["rows"] == sum(found.rows for name, found in before.items() if name != META)
     assert len([found for found in before.values() if found.rows]) > 10
+
+
+async def test_a_copy_tells_how_many_records_were_moved_and_not_rows_alone(
+    way: tuple[str, str], program: Program
+) -> None:
+    source, target = way
+    async with headwater.open(source, housekeeping=False) as hw:
+        await hw.queue("orders").push_many([{"id": number} for number in range(100)])
+    told = (await expect(program, 0, "copy", source, target)).out
+    assert "copied 100 records with all else (" in told
+
+
+async def test_a_copy_to_a_bucket_that_may_not_grow_so_large_says_so(tmp_path: Path, program: Program) -> None:
+    source, bucket = str(tmp_path / "from.db"), f"file://{tmp_path}/to.sqlite"
+    async with headwater.open(source, housekeeping=False) as hw:
+        for _ in range(100):
+            await hw.queue("orders").push(os.urandom(60_000).hex())
+    ended = await expect(program, 1, "copy", source, f"{bucket}?bytes_max=8388608")
+    assert "has reached its bytes_max of 8,388,608 bytes" in ended.err
+    assert "disk" not in ended.err
+    # Nothing is lost by it: the same command with more room goes on.
+    await expect(program, 0, "copy", source, f"{bucket}?bytes_max=67108864")
+    async with headwater.open(f"{bucket}?bytes_max=67108864", housekeeping=False) as hw:
+        status = await hw.queue("orders").status()
+        assert status is not None
+        assert status.records == 100
 
 
 @pytest.mark.parametrize("name", OTHER_WAYS)

@@ -40,7 +40,8 @@ async def copy(
       headwater copy headwater.db s3://bucket/shop.sqlite
     """
     copied = await _copy(source, target, keep=keep, shown=not settings.json)
-    told = f"copied {plural(copied.rows, 'row')} of {plural(copied.tables, 'table')}, and compared them"
+    tables = f"{plural(copied.rows, 'row')} of {plural(copied.tables, 'table')}"
+    told = f"copied {plural(copied.records, 'record')} with all else ({tables}), and compared them"
     # Programs are told by `kept`.
     sealed = (
         f"nobody could write for {copied.switch_seconds:.1f} s; "
@@ -50,6 +51,7 @@ async def copy(
         {
             "tables": copied.tables,
             "rows": copied.rows,
+            "records": copied.records,
             "kept": keep,
             "switch_seconds": round(copied.switch_seconds, 3),
         },

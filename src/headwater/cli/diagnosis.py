@@ -1,11 +1,12 @@
 """What the doctor makes of what was found: facts in, problems with their remedies out. No disk, no database."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from headwater.cli.output import plural, show_bytes
 from headwater.errors import HeadwaterError
+from headwater.stores.bucket.address import RESERVE_BYTES
 
 # fmt: off
 NETWORK_FILESYSTEMS = frozenset({
@@ -175,6 +176,7 @@ def _judge_space(place: PlaceFacts, store: StoreFacts) -> Iterator[Problem]:
             f"only {show_bytes(place.disk_free_bytes)} are left on the disk; pushes will be refused when it is full"
         )
         yield Problem("disk_nearly_full", message, "free space, or shorten retention with `headwater queues configure`")
+    yield from _judge_cap(dict(store.others))
     if store.wal_pinned_pages > PINNED_PAGES_MAX:
         message = f"a reader pins {plural(store.wal_pinned_pages, 'page')} of the write-ahead log, which cannot shrink"
         yield Problem("wal_pinned", message, "end the program that keeps an old read transaction open on the file")
@@ -189,6 +191,15 @@ def _judge_space(place: PlaceFacts, store: StoreFacts) -> Iterator[Problem]:
     if free_bytes > FREE_BYTES_MAX and store.free_pages > FREE_SHARE_MAX * store.pages:
         message = f"{show_bytes(free_bytes)} of the file are unused"
         yield Problem("free_pages", message, "let one `headwater serve` run: it gives unused pages back bit by bit")
+
+
+def _judge_cap(facts: Mapping[str, str | int]) -> Iterator[Problem]:
+    """Of a store that has a cap: how near it is, or that it was lowered below what is there."""
+    used, most = int(facts.get("bucket_used_bytes", 0)), int(facts.get("bucket_bytes_max", 0))
+    if most and used > most - RESERVE_BYTES:
+        kept = f"the last {show_bytes(RESERVE_BYTES)} of which are kept for what drops records"
+        message = f"{show_bytes(used)} are used of a bytes_max of {show_bytes(most)}, {kept}: pushes are refused"
+        yield Problem("bytes_max", message, "drop records, or open it everywhere with a larger bytes_max")
 
 
 def _judge_settings(store: StoreFacts) -> Iterator[Problem]:

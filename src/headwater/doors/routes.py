@@ -27,7 +27,7 @@ from headwater.doors.wire import (
     plain_text,
     problem_response,
 )
-from headwater.errors import HeadwaterError, InvalidInput, InvalidName, StoreFull, StoreReplaced
+from headwater.errors import HeadwaterError, InvalidInput, InvalidName, StoreBusy, StoreFull, StoreReplaced
 from headwater.model.principal import Scope
 from headwater.outage import OUTAGES
 
@@ -209,7 +209,9 @@ _told_once = (StoreFull, StoreReplaced, *OUTAGES)
 def _refusal(request: Request, error: HeadwaterError) -> Response:
     response = error_response(error, request.id)
     if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, _told_once):
-        log.error("request %s: %s %s: %s", request.id, request.method, request.path, error)
+        # That another has the store is no failure of this server: whoever asks again is answered.
+        level = logging.WARNING if isinstance(error, StoreBusy) else logging.ERROR
+        log.log(level, "request %s: %s %s: %s", request.id, request.method, request.path, error)
     return response
 
 

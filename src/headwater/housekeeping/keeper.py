@@ -16,7 +16,7 @@ from headwater.housekeeping.promoter import Promoter
 from headwater.housekeeping.reserver import Reserver
 from headwater.housekeeping.retainer import Retainer
 from headwater.log.committer import Committer
-from headwater.outage import OUTAGES
+from headwater.outage import OUTAGES, tell
 from headwater.stores.contract import Chore, Store
 
 log = logging.getLogger(__name__)
@@ -61,8 +61,8 @@ class Keeper:
             return
         try:
             await self._reserver.run()
-        except Exception:
-            self._failed(self._reserver)
+        except Exception as error:
+            self._failed(self._reserver, error)
 
     async def close(self) -> None:
         """Stop between two bites."""
@@ -71,11 +71,11 @@ class Keeper:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
 
-    def _failed(self, chore: Chore) -> None:
+    def _failed(self, chore: Chore, error: Exception) -> None:
         self.errors[chore.name] += 1
         if chore.name not in self._failing:
             self._failing.add(chore.name)
-            log.exception("chore %s failed; it is tried again until it works", chore.name)
+            tell(log, f"chore {chore.name} failed; it is tried again until it works", error)
 
     async def _repeat(self, chore: Chore) -> None:
         while True:
@@ -89,8 +89,8 @@ class Keeper:
                 self.errors[chore.name] += 1
                 await asyncio.sleep(ERROR_PAUSE_SECONDS)
                 continue
-            except Exception:
-                self._failed(chore)
+            except Exception as error:
+                self._failed(chore, error)
                 await asyncio.sleep(ERROR_PAUSE_SECONDS)
                 continue
             if chore.name in self._failing:

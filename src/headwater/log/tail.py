@@ -16,7 +16,7 @@ from headwater.errors import Closed, StoreReplaced
 from headwater.log.operations import Commit, Touch
 from headwater.log.recent import Recent
 from headwater.model.names import Lsn
-from headwater.outage import OUTAGES, PAUSE_SECONDS
+from headwater.outage import OUTAGES, PAUSE_SECONDS, tell
 from headwater.stores.contract import Store
 from headwater.stores.questions import FindLastLsn
 from headwater.wakeups.contract import Found, Wakeup
@@ -24,6 +24,7 @@ from headwater.wakeups.contract import Found, Wakeup
 log = logging.getLogger(__name__)
 
 LOOK_LIMIT = 1_000
+NOT_READ = "the tail could not read the log; it tries again at the next wake-up"
 RECENT_BYTES_MAX = 8 * MIB
 RECENT_SEGMENTS_MAX = 10_000
 
@@ -186,8 +187,8 @@ class Tail:
                     return
         except StoreReplaced:
             return
-        except Exception:
-            log.exception("the tail could not read the log; it tries again at the next wake-up")
+        except Exception as error:
+            tell(log, NOT_READ, error)
             return
         self._looking = asyncio.get_running_loop().create_task(self._read_new(), name="headwater-tail")
 
@@ -205,8 +206,8 @@ class Tail:
         except OUTAGES:
             # The wake-up has told of what is new, and need not do so again.
             self._look_later = asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._look)
-        except Exception:
-            log.exception("the tail could not read the log; it tries again at the next wake-up")
+        except Exception as error:
+            tell(log, NOT_READ, error)
         finally:
             self._looking = None
 

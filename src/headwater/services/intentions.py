@@ -27,7 +27,7 @@ from headwater.model.cursor import Outcome
 from headwater.model.histogram import Histogram
 from headwater.model.names import Lsn
 from headwater.model.principal import Principal
-from headwater.outage import OUTAGES, PAUSE_SECONDS
+from headwater.outage import OUTAGES, PAUSE_SECONDS, tell
 from headwater.services.deadlines import Deadlines
 from headwater.services.follow import Followers
 from headwater.services.messages import ack_of
@@ -452,8 +452,9 @@ class Intentions:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("serving waiting pops failed", exc_info=task.exception())
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            tell(log, "serving waiting pops failed", error)
 
     def fail(self, error: HeadwaterError) -> None:
         """End all waits with this error: nothing will come any more."""

@@ -9,7 +9,7 @@ from headwater.errors import HeadwaterError, JobMissing
 from headwater.log.operations import Touch
 from headwater.model.job import FINISHED, JOBS_QUEUE, JobState
 from headwater.model.selection import Selection
-from headwater.outage import through_outages
+from headwater.outage import tell, through_outages
 from headwater.services.follow import Followers
 from headwater.stores.contract import Store
 from headwater.stores.job_questions import FindJobStates
@@ -78,8 +78,8 @@ class JobWaits:
                 if names:
                     asked = partial(self._store.ask, FindJobStates(database, names))
                     self._settle(database, names, await through_outages(asked))
-        except Exception:
-            log.exception("those who wait for jobs could not be answered; the next change of a job tries again")
+        except Exception as error:
+            tell(log, "those who wait for jobs could not be answered; the next change of a job tries again", error)
         finally:
             self._asking = None
 

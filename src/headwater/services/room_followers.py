@@ -14,7 +14,7 @@ from headwater.model.names import Lsn
 from headwater.model.room import ALL_ROOMS
 from headwater.model.room_settings import RoomSettings
 from headwater.model.selection import Selection
-from headwater.outage import OUTAGES, PAUSE_SECONDS
+from headwater.outage import OUTAGES, PAUSE_SECONDS, tell
 from headwater.services.follow import Followers, Limits
 from headwater.services.room_lag import Lag
 from headwater.stores.questions import Segment
@@ -97,11 +97,11 @@ class RoomFollowers:
                 return
             except OUTAGES:
                 await asyncio.sleep(PAUSE_SECONDS)
-            except Exception:
+            except Exception as error:
                 # Whatever it is: everybody in a room of this database would hear nothing any more.
                 pause = pause_seconds(failures)
                 failures += 1
-                log.exception("rooms could not be followed; it is tried again in %g s", pause)
+                tell(log, f"rooms could not be followed; it is tried again in {pause:g} s", error)
                 await asyncio.sleep(pause)
 
     async def _rest(self) -> None:

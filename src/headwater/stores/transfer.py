@@ -51,6 +51,10 @@ class Place(Rows, Protocol):
         """What tells rows of each table apart."""
         ...
 
+    def records(self) -> int:
+        """How many records the log has: one row may have a thousand."""
+        ...
+
     def numbers(self) -> Mapping[str, int]:
         """The highest number that a table has ever given to a row, where that is kept."""
         ...
@@ -89,6 +93,7 @@ class Copied(NamedTuple):
 
     tables: int
     rows: int
+    records: int
     switch_seconds: float = 0.0
 
 
@@ -213,7 +218,7 @@ def _complete(source: Place, target: Place, tables: list[Table]) -> None:
 
 
 def _copied(place: Place, tables: list[Table]) -> Copied:
-    return Copied(len(tables) + 1, sum(place.count(table.name) for table in tables))
+    return Copied(len(tables) + 1, sum(place.count(table.name) for table in tables), place.records())
 
 
 def _seal(source: Place, moved_to: str) -> None:

@@ -265,3 +265,30 @@ async def test_a_store_at_its_cap_says_so_and_what_to_do(folder: Path) -> None:
         with pytest.raises(headwater.StoreFull, match="bytes_max"):
             await hw.queue("orders").push(os.urandom(60_000).hex())
     assert (folder / "log.sqlite").stat().st_size <= size
+
+
+async def test_a_cap_that_was_lowered_is_one_though_the_file_has_room(folder: Path, tmp_path: Path) -> None:
+    """What holds nothing in a file that is larger than its cap by now would take pushes for long."""
+    address = f"file://{folder}/log.sqlite"
+    async with opened(f"{address}?bytes_max=67108864") as hw:
+        await push_much(hw)
+        await hw.queue("others").push_many([os.urandom(60_000).hex() for _ in range(20)])
+        await hw.queue("others").delete()
+    lowered = f"{address}?bytes_max=8388608"
+    async with opened(lowered) as hw:
+        assert not await hw.store.has_room()
+        for _ in range(3):
+            with pytest.raises(headwater.StoreFull, match="bytes_max of 8,388,608 bytes"):
+                await hw.queue("others").push(os.urandom(60_000).hex())
+        # What is there can be read, worked on and dropped.
+        (message,) = await hw.queue("orders").pop(batch=1)
+        await message.ack()
+    found = (await asyncio.to_thread(Program(tmp_path).run, "--store", lowered, "doctor")).out
+    assert "of a bytes_max of" in found
+    assert "larger bytes_max" in found
+    async with opened(lowered) as hw:
+        await hw.queue("orders").delete()
+        assert await hw.store.has_room()
+        await hw.queue("orders").push("there is room again")
+    assert (folder / "log.sqlite").stat().st_size < 8_388_608
+    assert await popped(address) == ["there is room again"]

@@ -7,6 +7,8 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+import apsw
+
 from headwater.config import Config
 from headwater.errors import StoreReplaced
 from headwater.stores.bucket.address import RESERVE_BYTES
@@ -43,6 +45,8 @@ class PageReserve(Reserve):
         self._folder = folder
         self._keeper = keeper
         self._pages = bytes_max // PAGE_BYTES
+        # Pages that may be used, where the file has more than that already; 0 while SQLite itself keeps to the cap.
+        self._cap = 0
         self._connection: SqliteConnection | None = None
 
     def guard(self, connection: SqliteConnection) -> None:
@@ -79,17 +83,32 @@ class PageReserve(Reserve):
         """Let what drops records have the reserve."""
         if self._connection is None:
             return False
-        self._set(self._pages)
+        # Also in a file that was larger than the cap when it was opened.
+        self._set(max(self._pages, self._count("page_count") + RESERVE_PAGES))
+        self._cap = 0
         return True
 
+    def weigh(self) -> int:
+        """The pages that hold something, where the cap was lowered below what the file has."""
+        return self._used() if self._cap else 0
+
+    def check_growth(self, before: int) -> None:
+        """What is above the cap may be read, popped and dropped, and does not grow."""
+        if self._cap and self._used() > max(before, self._cap):
+            raise apsw.FullError(f"more than {self._cap} pages are used")
+
     def _set(self, pages: int) -> None:
+        """SQLite takes no cap below what the file has."""
         assert self._connection is not None
-        self._connection.execute(f"PRAGMA max_page_count = {pages}").fetchall()
+        [(taken,)] = self._connection.execute(f"PRAGMA max_page_count = {pages}").fetchall()
+        self._cap = pages if int(str(taken)) > pages else 0
 
     def _used(self) -> int:
+        return self._count("page_count") - self._count("freelist_count")
+
+    def _count(self, what: str) -> int:
         assert self._connection is not None
-        count, free = self._connection.pragma("page_count"), self._connection.pragma("freelist_count")
-        return int(str(count)) - int(str(free))
+        return int(str(self._connection.pragma(what)))
 
 
 class BucketFile(ScratchFile):

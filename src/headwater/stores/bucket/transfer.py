@@ -7,12 +7,12 @@ does, on a scratch file, and takes it from the broker that holds it, once that c
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
-from contextlib import ExitStack
+from collections.abc import Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 
 from headwater.config import Config
-from headwater.errors import StoreBusy
+from headwater.errors import StoreBusy, StoreFull
 from headwater.stores.bucket.address import parse_place
 from headwater.stores.bucket.keeper import open_objects
 from headwater.stores.bucket.reading import Copies, write_copy
@@ -97,6 +97,15 @@ class HeldBucket(SqlitePlace):
                 self._begin()
             self._opened = opened.pop_all()
         return self
+
+    @contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        """A store in a bucket is full at its cap, and hardly ever for want of a disk."""
+        try:
+            with translated(doing):
+                yield
+        except StoreFull as error:
+            raise StoreFull(f"{doing}: {self._store.medium.reserve.why_full()}") from error
 
     def _end(self) -> None:
         self._wait(self._loop.shutdown_default_executor())

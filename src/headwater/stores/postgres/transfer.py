@@ -87,6 +87,10 @@ class PostgresPlace:
         """How many rows a table has."""
         return int(self._run(_of(sql.count_rows, table))[0][0])
 
+    def records(self) -> int:
+        """How many records the log has."""
+        return int(self._run(sql.sum_records)[0][0])
+
     def rows(self, table: str, columns: Sequence[str], key: Sequence[str]) -> Iterator[list[Row]]:
         """All rows in the order of their keys, which is the same in every database."""
         order = [f'{quoted(name)} COLLATE "C"' if (table, name) in self._texts else quoted(name) for name in key]

@@ -61,6 +61,13 @@ class Reserve:
         """Raises StoreFull or StoreSilent while nothing can be kept, not even what drops records. A file tells when it
         is written."""
 
+    def weigh(self) -> int:
+        """How much there is before a commit, where growth has to be looked at; 0 elsewhere: a disk tells by itself."""
+        return 0
+
+    def check_growth(self, before: int) -> None:
+        """Raises FullError when a commit has made what there was before more than may be."""
+
     def give_up(self) -> bool:
         """Let the disk have the room; whether there was any."""
         if not _size_of(self._path):

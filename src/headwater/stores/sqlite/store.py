@@ -213,7 +213,9 @@ class SqliteStore:
             if self._presence.loss:
                 self._presence.remind()
             self._reserve.check()
+            before = self._reserve.weigh()
             commit = self._writer.apply(operations, now)
+            self._reserve.check_growth(before)
             self._connection.run("COMMIT")
         except BaseException:
             if self._connection.in_transaction:

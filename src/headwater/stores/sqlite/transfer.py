@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Self
 
 import apsw
@@ -94,9 +94,13 @@ class SqlitePlace:
         """How many rows a table has."""
         return int(self._run(_of(sql.count_rows, table))[0][0])
 
+    def records(self) -> int:
+        """How many records the log has."""
+        return int(self._run(sql.sum_records)[0][0])
+
     def rows(self, table: str, columns: Sequence[str], key: Sequence[str]) -> Iterator[list[Row]]:
         """All rows in the order of their keys, some at a time."""
-        with translated(f"reading {table}"):
+        with self._translated(f"reading {table}"):
             found = self._connection.execute(_of(sql.all_rows, table, columns, key))
             while batch := _next(found):
                 yield _plain_rows(columns, batch)
@@ -129,13 +133,13 @@ class SqlitePlace:
     def add(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
         """Put rows into a table."""
         statement = _of(sql.add_row, table, columns).replace("(?)", _places(columns))
-        with translated(f"filling {table}"):
+        with self._translated(f"filling {table}"):
             self._connection.executemany(statement, rows)
 
     def remove(self, table: str, key: Sequence[str], keys: Sequence[Key]) -> None:
         """Take rows out of a table."""
         statement = _of(sql.remove_row, table, key=key).replace("(?)", _places(key))
-        with translated(f"clearing {table}"):
+        with self._translated(f"clearing {table}"):
             self._connection.executemany(statement, keys)
 
     def go_on_from(self, table: str, number: int) -> None:
@@ -150,8 +154,12 @@ class SqlitePlace:
         self._begin()
 
     def _run(self, statement: str, bindings: Sequence[Any] = ()) -> list[Any]:
-        with translated(f"moving {self.shown}"):
+        with self._translated(f"moving {self.shown}"):
             return self._connection.execute(statement, bindings).fetchall()
+
+    def _translated(self, doing: str) -> AbstractContextManager[None]:
+        """The driver's errors as ours."""
+        return translated(doing)
 
 
 def _next(found: apsw.Cursor) -> list[Any]:

@@ -22,6 +22,10 @@ JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey)
 WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname LIKE 'hw\_%' AND a.attname <> 'version'
 ORDER BY c.relname, array_position(i.indkey::int2[], a.attnum);
 
+-- name: sum_records
+-- How many records the log has.
+SELECT coalesce(sum(count), 0) FROM hw_segments;
+
 -- name: count_rows
 -- How many rows a table has: its name is put in.
 SELECT count(*) FROM hw_meta;

@@ -18,6 +18,10 @@ SELECT max(value) FROM hw_meta;
 -- What tells rows of a table apart that have no key.
 SELECT i.name FROM pragma_index_list(?) l, pragma_index_info(l.name) i WHERE l."unique" ORDER BY i.seqno;
 
+-- name: sum_records
+-- How many records the log has.
+SELECT coalesce(sum(count), 0) FROM hw_segments;
+
 -- name: count_rows
 -- How many rows a table has: its name is put in.
 SELECT count(*) FROM hw_meta;
