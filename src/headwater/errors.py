@@ -6,18 +6,15 @@
     │   ├── InvalidFilter, FilterTooLarge
     │   └── TooLarge
     ├── QueueError            the request was understood, the state of a queue speaks against it
-    │   ├── QueueMissing
-    │   ├── QueueFull
-    │   ├── LeaseLost
-    │   ├── UnknownRecord
+    │   ├── QueueMissing, QueueFull
+    │   ├── LeaseLost, UnknownRecord
     │   ├── AlreadyReached
     │   ├── KeyReused
     │   ├── StagingLost
     │   ├── ResyncRequired
     │   └── StreamMismatch
     ├── JobError              the request was understood, the state of a job speaks against it
-    │   ├── JobMissing
-    │   ├── JobExists
+    │   ├── JobMissing, JobExists
     │   ├── JobUnfit
     │   └── JobUnsuccessful
     ├── DocumentError         the request was understood, the state of a document speaks against it
@@ -29,11 +26,10 @@
     │   ├── StoreFailed, StoreUnreachable
     │   ├── StoreDamaged, StoreForeign, StoreLinked
     │   ├── StoreNewer, StoreOlder
-    │   ├── StoreMissing, StoreReplaced
+    │   ├── StoreMissing, StoreReplaced, StoreMoved
     │   └── EncryptionKeyMissing
     ├── AccessError           who asks is not known, or may not do this
-    │   ├── Unauthenticated
-    │   ├── NotAllowed
+    │   ├── Unauthenticated, NotAllowed
     │   ├── RateExceeded
     │   └── AccessTokenMissing
     ├── PipelineError         Spark, or what it was asked for
@@ -324,6 +320,10 @@ class StoreReplaced(StoreError):
     """The file was deleted, replaced or restored since it was opened, and nothing was written to it: open it again."""
 
     code = "store_replaced"
+
+
+class StoreMoved(StoreReplaced):
+    """The store was moved to another place as a whole: use it there. The log of the server says where that is."""
 
 
 class EncryptionKeyMissing(StoreError):

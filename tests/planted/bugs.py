@@ -1975,6 +1975,12 @@ BUGS = [
         (f"{STANDING_BY}::test_who_slept_while_what_it_had_seen_was_collected_finds_the_end",),
     ),
     Bug(
+        "bucket-makes-a-lost-image-anew",
+        "a store of images whose image is gone is made anew",
+        (Edit(IMAGE_KEEPER, "                await self._look.refuse_lost()\n", "                pass\n"),),
+        (f"{ONE_STORE}::test_a_store_of_images_whose_image_is_gone_is_not_made_anew",),
+    ),
+    Bug(
         "bucket-lowered-cap-is-none",
         "a cap below what the file has is not kept to",
         (Edit("headwater/stores/bucket/scratch.py", "if self._cap and self._used()", "if False and self._used()"),),

@@ -130,7 +130,7 @@ def is_covered(read: Read, foreseen: Sequence[Read]) -> bool:
     return any(int(known or 0) >= int(limit or 0) for known in limits)
 
 
-def lose(reason: str) -> NoReturn:
+def lose(reason: str, kind: type[Exception] = AssertionError) -> NoReturn:
     raise AssertionError(reason)
 
 

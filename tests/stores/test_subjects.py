@@ -26,7 +26,7 @@ from headwater.stores.tables.subjects import Subjects
 Kind = TypeVar("Kind")
 
 
-def lose(reason: str) -> NoReturn:
+def lose(reason: str, kind: type[Exception] = AssertionError) -> NoReturn:
     raise AssertionError(reason)
 
 

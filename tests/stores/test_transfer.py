@@ -11,19 +11,22 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import headwater
 from headwater.config import load_config
-from headwater.errors import StoreBusy, StoreReplaced
+from headwater.errors import StoreBusy, StoreMoved, StoreReplaced
 from headwater.log.job_operations import Claim, JobReport, Settle
 from headwater.model.job import JobOutcome
 from headwater.stores.likeness import Difference, Digest, digest
 from headwater.stores.open import open_transfer
 from headwater.stores.transfer import META, OWN_KEYS
 from tests.cli.program import Ended, Program
+from tests.doors.live_door import on_the_edge
 from tests.postgres_server import Server
 from tests.postgres_server import server as server_of_this_process
+from tests.waiting import expect_soon_async
 
 Make = Callable[[], str]
 WAYS = ["file to server", "server to file", "file to file", "server to server", "file to bucket", "bucket to file"]
@@ -125,6 +128,33 @@ async def test_a_copy_tells_how_many_records_were_moved_and_not_rows_alone(
         await hw.queue("orders").push_many([{"id": number} for number in range(100)])
     told = (await expect(program, 0, "copy", source, target)).out
     assert "copied 100 records with all else (" in told
+
+
+async def test_a_server_whose_store_was_moved_says_so_and_not_that_it_is_gone(
+    way: tuple[str, str], program: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    source, target = way
+    async with (
+        headwater.open(source, housekeeping=False) as hw,
+        on_the_edge(hw) as url,
+        httpx.AsyncClient(base_url=url, timeout=30) as client,
+    ):
+        message = {"items": [{"queue": "orders", "payload": 1}]}
+        assert (await client.post("/api/v1/push", json=message)).status_code == 201
+        await expect(program, 0, "copy", source, target)
+
+        async def is_told() -> bool:
+            return (await client.post("/api/v1/push", json=message)).status_code == 503
+
+        await expect_soon_async(is_told, 60)
+        for answer in (await client.post("/api/v1/push", json=message), await client.get("/health")):
+            told = answer.json()
+            assert (answer.status_code, told["code"]) == (503, "store_replaced")
+            # Where it is now is for those who read the log.
+            assert "was moved to another place" in told["detail"]
+            assert target not in answer.text
+        with pytest.raises(StoreMoved, match="was moved to"):
+            await hw.queue("orders").push(2)
 
 
 async def test_a_copy_to_a_bucket_that_may_not_grow_so_large_says_so(tmp_path: Path, program: Program) -> None:

@@ -8,7 +8,7 @@ from headwater.doors.holds import is_in_maintenance
 from headwater.doors.routes import Route
 from headwater.doors.site import Site
 from headwater.doors.status_page import status_page
-from headwater.doors.wire import Request, Response, json_response, problem_response, text_response
+from headwater.doors.wire import Request, Response, json_response, problem_response, public_detail, text_response
 from headwater.errors import HeadwaterError, StoreFull, StoreSilent
 from headwater.model.principal import Scope
 from headwater.stores.questions import FindLastLsn
@@ -63,7 +63,8 @@ async def health(site: Site, request: Request) -> Response:
     try:
         lsn = await _find_lsn(site)
     except HeadwaterError as error:
-        return problem_response(503, error.code, "the store does not answer", request_id=request.id)
+        detail = f"the store does not answer: {public_detail(error)}"
+        return problem_response(503, error.code, detail, request_id=request.id)
     shown = lsn if lsn is not None and request.principal.may(Scope.OPERATOR) else msgspec.UNSET
     return json_response(Health("ok", site.version, site.queues.traits.name, shown))
 

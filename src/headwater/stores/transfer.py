@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, Self
 from uuid import uuid4
 
-from headwater.errors import InvalidOption, StoreBusy, StoreNewer, StoreReplaced
+from headwater.errors import InvalidOption, StoreBusy, StoreMoved, StoreNewer
 from headwater.stores.likeness import Rows, Table, make_alike, refuse_different
 from headwater.stores.tables.connection import Connection, Meta
 from headwater.stores.tables.identity import IDENTITY_KEY, MOVED_KEY
@@ -157,7 +157,7 @@ def _finish_earlier(source: Place, target: Place) -> Copied:
     """A transfer that was killed after it had sealed the source: all that is left is to take the mark off."""
     known = source.meta()
     if target.meta().get(UNFINISHED_KEY) != known.get(WAS_KEY, ""):
-        raise StoreReplaced(f"the store at {source.shown} was moved to {known[MOVED_KEY]}: use that one")
+        raise StoreMoved(f"the store at {source.shown} was moved to {known[MOVED_KEY]}: use that one")
     _unmark(target)
     return _copied(target, _same_tables(source, target))
 
@@ -233,6 +233,6 @@ def refuse_moved(connection: Connection, shown: str) -> None:
     """Raises for a store that is another place's now, and for one that is not yet whole."""
     row = connection.row(connection.sql.get_meta, (MOVED_KEY,), Meta)
     if row is not None:
-        raise StoreReplaced(f"the store at {shown} was moved to {row[0]}: use that one")
+        raise StoreMoved(f"the store at {shown} was moved to {row[0]}: use that one")
     if connection.row(connection.sql.get_meta, (UNFINISHED_KEY,), Meta) is not None:
         raise StoreBusy(f"a store is being moved to {shown}: wait until that is done, or give the same command again")

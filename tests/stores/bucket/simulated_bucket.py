@@ -18,7 +18,8 @@ from unittest.mock import patch
 from headwater.stores.bucket.address import BucketSettings
 from headwater.stores.bucket.chain_keeper import ChainKeeper
 from headwater.stores.bucket.entries import counts, decode
-from headwater.stores.bucket.image_keeper import ImageKeeper, ImageLook
+from headwater.stores.bucket.image_keeper import ImageKeeper
+from headwater.stores.bucket.images import ImageLook
 from headwater.stores.bucket.label import read_label, unlabelled
 from headwater.stores.bucket.looking import Look, Names, newest_image
 from headwater.stores.bucket.objects import Found, Refused, Unsure

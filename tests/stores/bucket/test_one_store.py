@@ -10,11 +10,12 @@ import pytest
 
 import headwater
 from headwater.config import load_config
-from headwater.errors import HeadwaterError, InvalidOption, StoreForeign
+from headwater.errors import HeadwaterError, InvalidOption, StoreDamaged, StoreForeign
 from headwater.stores.bucket.address import BucketSettings, Ship
 from headwater.stores.bucket.chain_keeper import ChainKeeper
 from headwater.stores.bucket.folder import FolderObjects
-from headwater.stores.bucket.image_keeper import ImageKeeper, ImageLook
+from headwater.stores.bucket.image_keeper import ImageKeeper
+from headwater.stores.bucket.images import ImageLook
 from headwater.stores.bucket.keeper import find_ship
 from headwater.stores.bucket.looking import Look, Names
 from headwater.stores.open import open_reader
@@ -104,6 +105,43 @@ async def test_a_log_without_its_beginning_keeps_its_place(folder: Path, left: s
     (folder / "log.sqlite-log" / left).write_bytes(b"-")
     await refused(f"file://{folder}/log.sqlite?ship={other_than(ship)}", f"ship={ship}")
     assert snapshot(folder) == {f"log.sqlite-log/{left}": b"-"}
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("lease_seconds", [0, 60])
+async def test_a_store_of_images_whose_image_is_gone_is_not_made_anew(
+    folder: Path, times: int, lease_seconds: int
+) -> None:
+    address = f"file://{folder}/log.sqlite?ship=image&lease_seconds={lease_seconds}"
+    for number in range(times):
+        async with opened(address) as hw:
+            await hw.queue("orders").push(number)
+    image = (folder / "log.sqlite").read_bytes()
+    (folder / "log.sqlite").unlink()
+    left = snapshot(folder)
+    for kept in (address, f"file://{folder}/log.sqlite"):
+        await refused(kept, "log.sqlite is missing: it was written", StoreDamaged)
+        reader = open_reader(kept, load_config({}))
+        with pytest.raises(StoreDamaged, match="is missing"):
+            await reader.open()
+    assert snapshot(folder) == left
+    (folder / "log.sqlite").write_bytes(image)
+    assert await popped(address) == list(range(times))
+
+
+@pytest.mark.parametrize("garbage", [b"", b"{}", b"\xff", b'{"epoch": "one"}'])
+async def test_a_note_that_is_none_is_told_by_name(folder: Path, garbage: bytes) -> None:
+    address = f"file://{folder}/log.sqlite?ship=image"
+    async with opened(address) as hw:
+        await hw.queue("orders").push("kept")
+    (note,) = [path for path in (folder / "log.sqlite-log").iterdir() if "-" in path.name]
+    data = note.read_bytes()
+    note.write_bytes(garbage)
+    left = snapshot(folder)
+    await refused(address, f"{note.name} is no note of a store", StoreDamaged)
+    assert snapshot(folder) == left
+    note.write_bytes(data)
+    assert await popped(address) == ["kept"]
 
 
 async def test_a_store_of_images_of_before_is_opened_as_it_was(folder: Path) -> None:

@@ -19,12 +19,12 @@ from typing import NamedTuple
 import msgspec
 
 from headwater.errors import StoreDamaged, StoreError, StoreForeign, StoreFull, StoreReplaced
-from headwater.stores.bucket.address import BucketSettings, Ship, kept_otherwise
+from headwater.stores.bucket.address import BucketSettings
 from headwater.stores.bucket.chain import new_put_id
-from headwater.stores.bucket.entries import IMAGES
-from headwater.stores.bucket.label import HEADER_BYTES, Kind, Label, check_whole, labelled, read_label, unlabelled
+from headwater.stores.bucket.images import NOTHING, ImageLook, Note
+from headwater.stores.bucket.label import HEADER_BYTES, Kind, Label, labelled, read_label
 from headwater.stores.bucket.lease import Challenge, End, SharedLook, end_all, impatient, steady_seconds
-from headwater.stores.bucket.looking import Look, gone
+from headwater.stores.bucket.looking import gone
 from headwater.stores.bucket.objects import Refused, Unsure
 from headwater.stores.bucket.wakeup import BucketWakeup
 from headwater.stores.contract import Holder, RaceLost, Traits
@@ -34,21 +34,6 @@ from headwater.wakeups.contract import Wakeup
 log = logging.getLogger(__name__)
 
 BEATS = 3
-NOTHING = Label(Kind.IMAGE_LEFT, 0, 0, 0, 0)
-
-
-class Note(msgspec.Struct, frozen=True):
-    """How an epoch began: the PUT that was found, and the epoch that one belonged to."""
-
-    epoch: int
-    put_id: int
-    parent: int
-    parent_epoch: int
-    parent_began_with: int
-    holder: str = ""
-    lease_seconds: float = 0.0
-    beats: int = 0
-    guard: str = ""
 
 
 class Mark(NamedTuple):
@@ -58,68 +43,6 @@ class Mark(NamedTuple):
     note_tag: str = ""
     holder: Holder = Holder("")
     lease_seconds: float = 0.0
-
-
-class ImageLook(Look):
-    """Looks at a store that is kept as images."""
-
-    def _label(self, data: bytes) -> Label:
-        label = read_label(data, self.names.base)
-        if label.kind is Kind.CHAIN:
-            raise kept_otherwise(self.names.base, Ship.CHAIN)
-        return label
-
-    async def found(self) -> tuple[Label, str]:
-        """Label and tag of the image that is there now."""
-        found = await self.ask(lambda: self.objects.head(self.names.base, HEADER_BYTES))
-        return (NOTHING, "") if found is None else (self._label(found.data), found.tag)
-
-    async def whole(self) -> tuple[Label, str, bytearray]:
-        """All of it."""
-        found = await self.ask(lambda: self.objects.get(self.names.base))
-        if found is None:
-            return NOTHING, "", bytearray()
-        label = self._label(found.data)
-        check_whole(found.data, self.names.base)
-        return label, found.tag, unlabelled(found.data)
-
-    async def claim(self) -> None:
-        """Make this the place of a store of images: by the object that a chain begins with, so one of both is made."""
-        key, pauses = self.names.entry(1), self.pauses()
-        while True:
-            try:
-                await self.objects.create(key, IMAGES)
-                return
-            except (Refused, Unsure) as error:
-                why = error
-            found = await self.ask(lambda: self.objects.get(key))
-            if found is not None and found.data != IMAGES:
-                raise kept_otherwise(self.names.base, Ship.CHAIN)
-            if found is not None:
-                return
-            await pauses.rest(why)
-
-    def note_key(self, epoch: int, put_id: int) -> str:
-        """Where the note of an epoch lies."""
-        return f"{self.names.log}{epoch:012d}-{put_id:012x}"
-
-    async def note(self, epoch: int, put_id: int) -> tuple[Note, str]:
-        """The note of an epoch, and its tag."""
-        key = self.note_key(epoch, put_id)
-        found = await self.ask(lambda: self.objects.get(key))
-        if found is None:
-            raise StoreDamaged(f"{key} is missing: nobody can say what became of the epoch before")
-        return msgspec.json.decode(found.data, type=Note), found.tag
-
-    async def last_of(self, mine: Label, newest: Label) -> int:
-        """The put_id of the last image of our epoch, if the newest one goes back to it; otherwise 0."""
-        at, began_with, last = newest.epoch, newest.other, newest.put_id
-        while (at, began_with) != (mine.epoch, mine.other):
-            if at <= mine.epoch:
-                return 0
-            note, _ = await self.note(at, began_with)
-            at, began_with, last = note.parent_epoch, note.parent_began_with, note.parent
-        return last
 
 
 class ImageKeeper:
@@ -201,6 +124,8 @@ class ImageKeeper:
             self._see(label)
             if mark != await self._mark(label, tag):
                 continue
+            if not label.position:
+                await self._look.refuse_lost()
             try:
                 self._deposed = False
                 if await self._begin_epoch(label, tag, image):
@@ -258,11 +183,11 @@ class ImageKeeper:
         """What is unmoved while its holder is not heard of: the image and its note."""
         if not label.position:
             return Mark(tag)
-        try:
-            note, note_tag = await self._look.note(label.epoch, label.other)
-        except StoreDamaged:
+        found = await self._look.find_note(self._look.note_key(label.epoch, label.other))
+        if found is None:
             # It was replaced between two looks.
             return Mark(tag)
+        note, note_tag = found
         return Mark(tag, note_tag, Holder(note.holder, note.guard), note.lease_seconds)
 
     def _terms(self) -> tuple[str, float]:
@@ -343,10 +268,23 @@ class ImageKeeper:
                 self.challenge.won()
                 for landed in flights:
                     _settle(landed)
+                await self._say_landed()
             else:
                 self._lose(flights)
             if self._deposed:
                 self._lose(self._take())
+
+    async def _say_landed(self) -> None:
+        """Of the first image of a store, once: whoever misses it later knows that it was there. What does not come
+        through is said with the next sign of life."""
+        if self._note.follows_image:
+            return
+        self._note = msgspec.structs.replace(self._note, landed=True)
+        try:
+            data = msgspec.json.encode(self._note)
+            self._note_tag = await self._look.objects.replace(self._note_key, data, self._note_tag)
+        except (Refused, Unsure, StoreError) as error:
+            log.debug("that an image has landed is said later: %s", error)
 
     async def _ship_as(self, kind: Kind) -> bool:
         """Whether the image as it is now has landed."""

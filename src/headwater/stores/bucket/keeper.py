@@ -22,7 +22,8 @@ from headwater.stores.bucket.address import S3, BucketSettings, Place, Ship, kep
 from headwater.stores.bucket.chain_keeper import ChainKeeper
 from headwater.stores.bucket.entries import IMAGES
 from headwater.stores.bucket.folder import PART, FolderObjects
-from headwater.stores.bucket.image_keeper import ImageKeeper, ImageLook
+from headwater.stores.bucket.image_keeper import ImageKeeper
+from headwater.stores.bucket.images import ImageLook
 from headwater.stores.bucket.label import HEADER_BYTES, Kind, read_label
 from headwater.stores.bucket.looking import Look, Names
 from headwater.stores.bucket.objects import CountedObjects, Objects, Refused, Unsure

@@ -11,7 +11,7 @@ from headwater.config import Config
 from headwater.errors import StoreMissing
 from headwater.model.names import Lsn
 from headwater.stores.bucket.address import Place, Ship, parse_place
-from headwater.stores.bucket.image_keeper import ImageLook
+from headwater.stores.bucket.images import ImageLook
 from headwater.stores.bucket.keeper import find_ship, open_objects
 from headwater.stores.bucket.label import unattended
 from headwater.stores.bucket.looking import Look, Names, newest_image
@@ -49,6 +49,8 @@ class Copies:
         """The newest file, and its version."""
         if self._ship is Ship.IMAGE:
             _, tag, image = await self._images.whole()
+            if not image:
+                await self._images.refuse_lost()
             return image, tag
         base, walk = await self._chain.everything()
         self._free = walk.free

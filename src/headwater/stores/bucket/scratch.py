@@ -128,7 +128,7 @@ class BucketFile(ScratchFile):
         try:
             await super().lay_out()
         except StoreReplaced as error:
-            self.presence.lose(str(error))
+            self.presence.lose(str(error), type(error))
 
     def _lose(self, what: str) -> None:
         """Whoever asks, now or later, is told that this store is no more; and nothing is written to it."""

@@ -1,7 +1,6 @@
 """What the thread of commits does: one commit after the other through one connection, and the barriers behind them."""
 
-from collections.abc import Callable, Sequence
-from typing import NoReturn
+from collections.abc import Sequence
 
 from headwater.clock import SECOND, Clock, SharedClock, Timestamp, steady_of
 from headwater.config import Config
@@ -16,6 +15,7 @@ from headwater.stores.postgres.foreseen import Foreseen
 from headwater.stores.postgres.foresight import Foresight
 from headwater.stores.postgres.link import Link
 from headwater.stores.postgres.pipe import ConnectionLost, Pipe, ServerError
+from headwater.stores.tables.identity import Lose
 from headwater.stores.tables.subject import Seen
 from headwater.stores.tables.writer import Writer
 
@@ -31,9 +31,7 @@ APART_MAX = 2 * SECOND
 class Commits:
     """The writer and its connection. All of it belongs to one thread."""
 
-    def __init__(
-        self, link: Link, config: Config, clock: Clock, origin: int, beside: str, lose: Callable[[str], NoReturn]
-    ) -> None:
+    def __init__(self, link: Link, config: Config, clock: Clock, origin: int, beside: str, lose: Lose) -> None:
         self._link = link
         # Where it was handed in, the clock of all who have this store; else it is somebody's own, as that of a test.
         self._shared_clock = clock if isinstance(clock, SharedClock) else None

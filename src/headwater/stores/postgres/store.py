@@ -73,7 +73,7 @@ class PostgresStore:
         self._create = create
         self._clock = clock or SharedClock()
         self._open = False
-        self._loss = ""
+        self._loss, self._loss_kind = "", StoreReplaced
         self._full_until = 0.0
         self._outage = Outage()
         self.origin = secrets.randbits(62)
@@ -258,13 +258,14 @@ class PostgresStore:
         """Raises when the store that was opened is no more, as far as it was seen."""
         self._check()
 
-    def _lose(self, what: str) -> NoReturn:
+    def _lose(self, what: str, kind: type[StoreReplaced] = StoreReplaced) -> NoReturn:
         """Say now, and from now on, that this store is no more."""
         self._loss = f"{what}; nothing more is read from or written to it: close this handle and open the store again"
-        raise StoreReplaced(self._loss)
+        self._loss_kind = kind
+        raise kind(self._loss)
 
     def _check(self) -> None:
         if not self._open:
             raise Closed("the store is closed")
         if self._loss:
-            raise StoreReplaced(self._loss)
+            raise self._loss_kind(self._loss)

@@ -36,6 +36,7 @@ class Presence:
         self._files: list[tuple[str, _Place]] = []
         # What happened to them, once they are lost.
         self.loss = ""
+        self._kind = StoreReplaced
 
     def remember(self) -> None:
         """The files are open now: these are the ones."""
@@ -58,7 +59,7 @@ class Presence:
     def remind(self) -> None:
         """Raises when that was seen before, without a look."""
         if self.loss:
-            raise StoreReplaced(self.loss)
+            raise self._kind(self.loss)
 
     def _look(self, folder: _FolderState | None) -> None:
         """Something has happened in the folder lately: look at each file."""
@@ -72,10 +73,11 @@ class Presence:
         has_rested = folder is not None and time.time_ns() - folder[2] > RESTED_NS
         self._rested = folder if has_rested and not self._is_link else None
 
-    def lose(self, what: str) -> NoReturn:
+    def lose(self, what: str, kind: type[StoreReplaced] = StoreReplaced) -> NoReturn:
         """Say now, and from now on, that this store is no more."""
         self.loss = f"{what}; nothing more is read from or written to it: close this handle and open the store again"
-        raise StoreReplaced(self.loss)
+        self._kind = kind
+        raise kind(self.loss)
 
 
 def _place_of(path: str) -> _Place | None:

@@ -4,13 +4,12 @@ A backup that is put back has the old identity until somebody renews it, and LSN
 So a checkpoint keeps the identity and the mark of the segment it stands at: who wrote it, when, where, its checksum.
 """
 
-from collections.abc import Callable
 from hashlib import sha256
-from typing import NoReturn
+from typing import NoReturn, Protocol
 from uuid import uuid4
 
 from headwater.clock import Timestamp
-from headwater.errors import StoreDamaged
+from headwater.errors import StoreDamaged, StoreMoved, StoreReplaced
 from headwater.log.store_operations import Identified, RenewIdentity
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.stores.log_reader import Fingerprint
@@ -25,10 +24,16 @@ MARK_LENGTH = 32
 MarkRow = tuple[Lsn, PartitionId, Offset, int, Timestamp, int, int]
 
 
+class Lose(Protocol):
+    """Says now, and whenever somebody asks later, that a store is no more, and what became of it."""
+
+    def __call__(self, what: str, kind: type[StoreReplaced] = ..., /) -> NoReturn: ...
+
+
 class Identity(Subject):
     """The identity of an open file, as its writer knows it."""
 
-    def __init__(self, connection: Connection, lose: Callable[[str], NoReturn]) -> None:
+    def __init__(self, connection: Connection, lose: Lose) -> None:
         self._connection = connection
         self._sql = connection.sql
         self._lose = lose
@@ -59,7 +64,7 @@ class Identity(Subject):
         elif found not in self._known:
             moved = self._connection.row(self._sql.get_meta, (MOVED_KEY,), Meta)
             if moved is not None:
-                self._lose(f"the store was moved to {moved[0]}: use that one")
+                self._lose(f"the store was moved to {moved[0]}: use that one", StoreMoved)
             self._lose(f"the store was restored, and its identity is {found} now")
 
     def renew(self, operation: RenewIdentity, now: Timestamp) -> Identified:

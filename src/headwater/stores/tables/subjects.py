@@ -1,7 +1,6 @@
 """All subjects of a store, each made with those that it needs. A new one is a line here, and one in `answers.py`."""
 
 from collections.abc import Callable
-from typing import NoReturn
 
 from headwater.clock import Timestamp
 from headwater.config import Config
@@ -18,7 +17,7 @@ from headwater.stores.tables.document_rules import DocumentRules
 from headwater.stores.tables.documents import Documents
 from headwater.stores.tables.flows import Flows
 from headwater.stores.tables.groups import Groups
-from headwater.stores.tables.identity import Identity
+from headwater.stores.tables.identity import Identity, Lose
 from headwater.stores.tables.jobs import Jobs
 from headwater.stores.tables.milestones import Milestones
 from headwater.stores.tables.pops import Pops
@@ -43,7 +42,7 @@ class Subjects:
         config: Config,
         codec: Codec,
         origin: int,
-        lose: Callable[[str], NoReturn],
+        lose: Lose,
         set_back: Callable[[Timestamp, int], None],
     ) -> None:
         self.identity = Identity(connection, lose)

@@ -9,8 +9,8 @@ savepoint; only a transaction of several operations has one.
 """
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from typing import NoReturn, cast
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 from msgspec import structs
 
@@ -23,6 +23,7 @@ from headwater.stores.codec import Codec
 from headwater.stores.job_questions import FindJobsReady
 from headwater.stores.tables.applied import SAME_KEY, Applied, Remembered
 from headwater.stores.tables.connection import WriterConnection
+from headwater.stores.tables.identity import Lose
 from headwater.stores.tables.repeated_pops import KeptPop, RepeatedPops
 from headwater.stores.tables.segments import SegmentRow
 from headwater.stores.tables.subject import Handler, Phase, Read, Seen, SeenRow, Subject, Together, overriding
@@ -32,9 +33,7 @@ from headwater.stores.tables.subjects import Subjects
 class Writer:
     """Applies operations through one connection, which must hold the write lock."""
 
-    def __init__(
-        self, connection: WriterConnection, config: Config, codec: Codec, origin: int, lose: Callable[[str], NoReturn]
-    ) -> None:
+    def __init__(self, connection: WriterConnection, config: Config, codec: Codec, origin: int, lose: Lose) -> None:
         self._changes = connection.rows_written
         self._data_version = connection.version
         self._connection = connection
