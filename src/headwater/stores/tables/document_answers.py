@@ -61,15 +61,16 @@ class _Look:
     """What one answer has looked at so far; `is_over` when others come first."""
 
     def __init__(self, expression: filters.Expression, *, is_exact: bool) -> None:
-        self._weight = filters.Weight(0, 0) if is_exact else filters.weight_of(expression)
+        weight = filters.Weight(0, 0) if is_exact else filters.weight_of(expression)
+        # To read a document costs as much as a search.
+        self._weight = filters.Weight(weight.cost + 1, weight.searches + 1)
         self._cost = 0
         self.scanned = 0
 
     def take(self, row: NamedRow | KeyedRow) -> None:
-        """One more; to read it costs as much as a search."""
+        """One more."""
         self.scanned += 1
-        size = len(row[3])
-        self._cost += 1 + self._weight._replace(searches=self._weight.searches + 1).of(size)
+        self._cost += self._weight.of(len(row[3]))
 
     @property
     def is_over(self) -> bool:
