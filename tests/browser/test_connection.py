@@ -1,17 +1,15 @@
 """`headwater.js`: what its connection and its rooms tell, and when it comes back, in node against a real server."""
 
-import asyncio
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import headwater
 from headwater import sync
 from tests.browser.node import Page, page_in_node
 from tests.browser.npm import needs_node
+from tests.browser.restoring import put_back, write_backup
 from tests.scenarios.servers import Server
 
 pytestmark = needs_node
@@ -179,14 +177,12 @@ def test_a_room_whose_store_was_restored_meanwhile_is_told_to_who_comes_back(
     )
     page.expect("heard", [0])
     backup = tmp_path / "backup.db"
-    asyncio.run(write_backup(path, backup))
+    write_backup(path, backup)
     page.do("for (const number of [1, 2]) await room.send('test', number);")
     page.expect("heard", [0, 1, 2])
     epoch = page.see("room.epoch")
     server.kill()
-    for left in path.parent.glob(f"{path.name}*"):
-        left.unlink()
-    shutil.copy(backup, path)
+    put_back(backup, path)
     with sync.open(str(path)) as store:
         for number in (10, 11, 12):
             store.room("page").send(number, type="test")
@@ -204,8 +200,3 @@ def test_an_offset_is_told_with_its_own_epoch_until_the_room_began_anew(page: Pa
     assert page.see("[room.offset, room.epoch]") == [0, epoch]
     page.do("room.receive('resync-required', { room: 'page', reason: 'dropped', offset: 2 });")
     assert page.see("[room.offset, room.epoch]") == [2, "another"]
-
-
-async def write_backup(path: Path, backup: Path) -> None:
-    async with headwater.open(str(path), housekeeping=False) as hw:
-        await hw.store.backup(str(backup))  # type: ignore[attr-defined]

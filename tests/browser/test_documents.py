@@ -15,6 +15,7 @@ from headwater.log.operations import Clear
 from headwater.model.document import changes_queue
 from tests.browser.node import Page, page_in_node
 from tests.browser.npm import needs_node
+from tests.browser.restoring import put_back, write_backup
 from tests.scenarios.servers import Server
 
 pytestmark = needs_node
@@ -308,6 +309,27 @@ def test_where_the_log_does_not_reach_back_the_set_is_exchanged_whole(
     # Nobody was shown anything between the two.
     page.expect("shown.length", 2)
     assert page.see("shown") == [["a", "b", "c"], ["b", "c", "d"]]
+
+
+def test_another_document_under_the_same_version_is_told_after_a_restore(
+    page: Page, server: Server, path: Path, tmp_path: Path
+) -> None:
+    """What was written behind the backup is gone, and its versions are given once more."""
+    with sync.open(str(path)) as store:
+        for name in "ab":
+            store.collection("lists/house/todos").set(name, {"n": 1})
+    backup = tmp_path / "backup.db"
+    write_backup(path, backup)
+    with sync.open(str(path)) as store:
+        store.collection("lists/house/todos").update("a", {"n": 2})
+    follow(page)
+    page.do("globalThis.changed = []; live.on('change', one => changed.push([one.id, one.version, one.n]));")
+    server.kill()
+    put_back(backup, path)
+    with sync.open(str(path)) as store:
+        store.collection("lists/house/todos").update("a", {"n": 3})
+    server.start()
+    page.expect("changed", [["a", 2, 3]])
 
 
 def test_a_snapshot_that_is_cut_is_read_anew(page: Page, store: sync.Headwater) -> None:

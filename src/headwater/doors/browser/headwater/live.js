@@ -116,7 +116,8 @@ export class LiveQuery extends Emitter {
     for (const [id, known] of before) if (!documents.has(id)) this.emit("leave", known);
     for (const [id, document] of documents) {
       const known = before.get(id);
-      if (known?.version !== document.version) this.emit(known ? "change" : "enter", document);
+      if (!known) this.emit("enter", document);
+      else if (!isSame(known, document)) this.emit("change", document);
     }
     this.#settle.resolve(this.documents);
   }
@@ -206,4 +207,9 @@ export class ReplicaStream {
     this.unsubscribe();
     if (error.code !== "closed") this.#observer.error?.(error);
   }
+}
+
+// In a store that was restored, a version may stand for something else than before.
+function isSame(one, other) {
+  return one.version === other.version && JSON.stringify(one) === JSON.stringify(other);
 }
