@@ -101,3 +101,12 @@ def test_a_claim_that_no_filter_can_hold_opens_nothing(claim: object) -> None:
     for text in ("n == auth.n", "n != auth.n", "n < auth.n", "n in auth.all", "!(n in auth.all)"):
         assert not allows(text, {"n": claim}, {"n": claim, "all": [claim]})
     assert allows("auth.n == null || n == 1", {"n": 1}, {"n": claim})
+
+
+@pytest.mark.parametrize("claim", [2**200, "x" * 2_049, "a\0b"])
+def test_a_claim_that_no_filter_can_hold_opens_nothing_beside_a_value_either(claim: object) -> None:
+    texts = ('auth.n != "y"', "auth.n > 5", 'auth.n.startsWith("x")', 'auth.n in ["y"]', "auth.n == null", "auth.n")
+    for text in texts:
+        assert not allows(text, {}, {"n": claim})
+        assert not allows(f"!({text})", {}, {"n": claim})
+    assert allows("has(auth.n)", {}, {"n": claim})

@@ -72,12 +72,22 @@ def _leaf(leaf: Leaf, claims: Mapping[str, object]) -> Expression | None:
         return known
     if isinstance(known, Present):
         return Constant(present(claims, known.subject.path))
+    value = value_at(claims, known.subject.path)
+    if not _can_be_compared(value):
+        return None
     # A claim is looked at as a field of a document would be.
-    return Constant(holds_for(msgspec.structs.replace(known, subject=Field(("claim",))), _only(claims, known.subject)))
+    return Constant(holds_for(msgspec.structs.replace(known, subject=Field(("claim",))), {"claim": value}))
 
 
-def _only(claims: Mapping[str, object], claim: Claim) -> dict[str, object]:
-    return {"claim": value_at(claims, claim.path)}
+def _can_be_compared(value: object) -> bool:
+    """Whether a claim is within the bounds of what filters compare with; lists and objects are looked into alone."""
+    if isinstance(value, list | Mapping):
+        return True
+    try:
+        check_scalar(value, 0)
+    except (InvalidFilter, FilterTooLarge):
+        return False
+    return True
 
 
 def _operand(leaf: Leaf) -> object:
