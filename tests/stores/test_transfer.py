@@ -8,17 +8,21 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
 import headwater
+from headwater.cli.output import progress
 from headwater.config import load_config
 from headwater.errors import StoreBusy, StoreMoved, StoreReplaced
 from headwater.log.job_operations import Claim, JobReport, Settle
 from headwater.model.job import JobOutcome
+from headwater.stores import transfer
 from headwater.stores.likeness import Difference, Digest, digest
 from headwater.stores.open import open_transfer
 from headwater.stores.transfer import META, OWN_KEYS
@@ -398,3 +402,27 @@ async def test_a_store_that_was_moved_away_makes_no_other_place_and_tells_the_wh
     assert (program.folder / "moved.db").exists()
     assert not (program.folder / "another.db").exists()
     assert "use the store that it names" in (await expect(program, 3, "doctor", "--store", source)).out
+
+
+async def test_the_wait_for_the_old_holder_counts_as_time_in_which_nobody_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = str(tmp_path / "old.db"), str(tmp_path / "new.db")
+    await fill(source)
+    async with headwater.open(target, housekeeping=False):
+        pass
+    clock = [0.0]
+    monkeypatch.setattr(transfer, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    class HeldByAnother:
+        """Whoever wants to write waits for a lease."""
+
+        def hold(self, *, writes: bool) -> transfer.Place:
+            clock[0] += 15 * writes
+            return open_transfer(source, load_config({})).hold(writes=writes)
+
+    def move() -> transfer.Copied:
+        with open_transfer(target, load_config({})).hold(writes=True) as new:
+            return transfer.move(HeldByAnother(), new, partial(progress, shown=False))
+
+    assert (await asyncio.to_thread(move)).switch_seconds == 15

@@ -125,8 +125,9 @@ def move(source: Transfer, target: Place, show: Show) -> Copied:
 
 
 def _switch(source: Transfer, target: Place, tables: list[Table], show: Show) -> Copied:
+    # A broker that holds a bucket stops answering before its lease is waited for.
+    begun = time.monotonic()
     with source.hold(writes=True) as held:
-        begun = time.monotonic()
         # The others were found to be the same, row by row.
         changed = _bring_up_to_date(held, target, tables, show, "switching over")
         _compare(held, target, changed)
