@@ -2166,6 +2166,12 @@ BUGS = [
         ("tests/filters/test_claims.py::test_a_claim_that_is_missing_opens_nothing",),
     ),
     Bug(
+        "filter-compares-a-claim-beyond-its-bounds",
+        "a claim that no filter can hold is compared with a value",
+        (Edit("headwater/filters/claims.py", "    if not _can_be_compared(value):\n        return None\n", ""),),
+        ("tests/filters/test_claims.py::test_a_claim_that_no_filter_can_hold_opens_nothing_beside_a_value_either",),
+    ),
+    Bug(
         "filter-costs-what-it-likes",
         "a filter may search a text a thousand times",
         (Edit("headwater/filters/tree.py", "if cost > COST_MAX:", "if cost > COST_MAX * COST_MAX:"),),
