@@ -390,10 +390,20 @@ def test_documents_are_in_the_order_of_the_server(page: Page, store: sync.Headwa
         "\ue000",
         "\U0001f600",
         [1],
+        [1, 2],
+        ["b", {"z": 1, "a": [None]}],
+        ["b", {"c": 1}],
         {"x": 1},
+        # The fields of an object have no order of their own, also not where JavaScript gives them one.
+        {"x": 1, "b": 2},
+        {"c": 0},
+        {"9": 1, "10": 2},
+        {"1a": 1},
+        {"\U0001f600": 1, "\ue000": 2},
+        {"\ue001": 1, "\U0001f600": 2},
     ]
     todos = store.collection("lists/house/todos")
-    for number, value in enumerate(values + values):
+    for number, value in enumerate([*values, *reversed(values)]):
         todos.set(f"t{number:02}", {"v": {"at": value}, "n": number % 3})
     todos.set("without", {"n": 1})
     for order in ("orderBy('v.at')", "orderBy('v.at', 'desc')", "orderBy('n', 'desc').orderBy('v.at')"):

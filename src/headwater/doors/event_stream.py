@@ -37,7 +37,8 @@ def encode_event(frame: Frame) -> bytes:
     elif encoded is None:
         if isinstance(frame.data, bytes):
             raise TypeError("server-sent events carry text; a frame of bytes needs a WebSocket")
-        about = [f"{name}: {value}\n" for name, value in (("id", frame.id), ("event", frame.event)) if value]
+        names = ("id", frame.id), ("event", frame.event or None)
+        about = [f"{name}: {value}\n" for name, value in names if value is not None]
         lines = [f"data: {line}\n" for line in frame.data.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
         encoded = frame.as_event = "".join((*about, *lines, "\n")).encode()
     return encoded

@@ -25,10 +25,12 @@ from headwater.services.queues import Queues
 from headwater.stores.document_questions import FindDocument, ListDocumentsAfter
 from headwater.stores.questions import FindIdentity, FindLastLsnOf
 
-ANOTHER_STORE = "the checkpoint is of another store, or of this one before it was restored; all documents follow"
+ANOTHER_STORE = (
+    "the checkpoint is of another store, or of this one before it was restored; all documents are pulled anew"
+)
 ANOTHER_LOG = (
     "the collection never was where the checkpoint says: it is of another collection, or of this log before that was "
-    "put back from a copy; all documents follow"
+    "put back from a copy; all documents are pulled anew"
 )
 
 # A part of an answer ends with the document that makes it as large as this.

@@ -43,7 +43,15 @@ class Listener:
     """What comes over a stream of server-sent events."""
 
     def __init__(self, response: httpx.Response) -> None:
-        self._lines = response.iter_lines()
+        self._lines = self._noting(response.iter_lines())
+        # What a browser says as the last that it saw when it comes back; nothing where it is empty.
+        self.last_id = ""
+
+    def _noting(self, lines: Iterator[str]) -> Iterator[str]:
+        for line in lines:
+            if line.startswith("id:"):
+                self.last_id = line.removeprefix("id:").strip()
+            yield line
 
     def until(self, type: str) -> dict[str, Any]:
         """The payload of the next message of a type."""
@@ -61,8 +69,8 @@ class Listener:
 
 
 @contextmanager
-def listening(door: LiveDoor, address: str, token: str) -> Iterator[Listener]:
-    headers = {"authorization": f"Bearer {token}"}
+def listening(door: LiveDoor, address: str, token: str, seen: str = "") -> Iterator[Listener]:
+    headers = {"authorization": f"Bearer {token}"} | ({"last-event-id": seen} if seen else {})
     with httpx.stream("GET", f"{door.url}{address}", headers=headers, timeout=PATIENCE_SECONDS) as response:
         assert response.status_code == 200, response.read()
         yield Listener(response)
@@ -84,6 +92,43 @@ def test_a_listener_hears_of_what_the_rules_let_them_read_until_others_hold(guar
         heard.until("subscribe_ack")
         run(guarded, guarded.hw.set_document_rules([DocumentRule(pattern="notes", create="true")]))
         assert heard.until("error")["code"] == "not_allowed"
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_listener_who_was_told_of_a_gap_comes_back_as_browsers_do_and_begins_anew(
+    guarded: LiveDoor, address: str
+) -> None:
+    _, token = make_token(guarded, scopes=["documents:read"])
+    notes = guarded.hw.collection("notes")
+    address = f"{address}&sendSnapshot=true"
+    with listening(guarded, address, token) as heard:
+        heard.until("snapshot")
+        run(guarded, notes.create({"owner": "eve"}, id="hers"))
+        heard.until("event")
+        place = heard.last_id
+        assert place
+        run(guarded, guarded.hw.set_document_rules([DocumentRule(pattern="notes", read='owner == "eve"')]))
+        heard.until("resync-required")
+        assert heard.until("close") == {"code": 1013, "reason": "resync-required"}
+        assert heard.rest().strip() == "", "the stream is over"
+        assert heard.last_id == ""
+    with listening(guarded, address, token, heard.last_id) as again:
+        assert [one["id"] for one in again.until("snapshot")["documents"]] == ["hers"]
+    with listening(guarded, address, token, place) as late:
+        late.until("resync-required")
+        assert late.until("close")["code"] == 1013
+        assert late.last_id == ""
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_listener_whose_right_is_withdrawn_is_not_kept(guarded: LiveDoor, address: str) -> None:
+    _, token = make_token(guarded, scopes=["documents:read"])
+    with listening(guarded, address, token) as heard:
+        heard.until("subscribe_ack")
+        run(guarded, guarded.hw.set_document_rules([DocumentRule(pattern="notes", create="true")]))
+        heard.until("error")
+        assert heard.until("close") == {"code": 1008, "reason": "not_allowed"}
+        assert heard.rest().strip() == "", "the stream is over"
 
 
 @pytest.mark.parametrize("address", ADDRESSES)

@@ -151,7 +151,7 @@ def mark_of(reading: str, identity: str) -> str:
 def snapshot_frame(id: MessageId, documents: list[Document], seq: int | None, mark: str = "") -> Frame:
     """A page of a snapshot."""
     page = Snapshot(id, [one.body for one in documents], seq is None, seq)
-    return tell("snapshot", page, event_id="" if seq is None else f"{seq}{mark}")
+    return tell("snapshot", page, event_id=None if seq is None else f"{seq}{mark}")
 
 
 def event_frame(event: Event, about: EventForm) -> Frame:

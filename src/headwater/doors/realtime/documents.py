@@ -29,7 +29,7 @@ from headwater.doors.realtime.document_messages import (
     mark_of,
     snapshot_frame,
 )
-from headwater.doors.realtime.envelope import MessageId, answer, tell
+from headwater.doors.realtime.envelope import NO_PLACE, MessageId, answer, tell
 from headwater.doors.realtime.flow import Window
 from headwater.doors.realtime.session import CATCH_UP_BYTES, MessageHandler, RealtimeSession
 from headwater.doors.sessions import Frame
@@ -228,14 +228,14 @@ class Follower:
             watch = subscriptions_of(self.session).watch
             watch.count("live_resyncs")
             watch.note(self.database, "resync-required", subId=self.id, reason=reason)
-            self.session.send(self.resync(reason))
+            self.session.begin_anew(self.resync(reason))
         else:
             error = FilterTooLarge if code == FilterTooLarge.code else NotAllowed
             self.session.fail(error(reason), self.id)
 
     def resync(self, reason: str) -> Frame:
         """That there is a gap."""
-        return tell("resync-required", ResyncSubscription(self.id, reason))
+        return tell("resync-required", ResyncSubscription(self.id, reason), event_id=NO_PLACE)
 
 
 def _as_json(name: MessageId) -> str:
@@ -369,7 +369,7 @@ async def go_on(follower: Follower, subscription: Subscription, expression: Expr
         await service.catch_up(subscription, expression, last, lambda: session.taken(CATCH_UP_BYTES))
     except ResyncRequired as error:
         followed_by(follower.session).end(follower.id)
-        follower.session.send(follower.resync(str(error)))
+        follower.session.begin_anew(follower.resync(str(error)))
 
 
 class _Held(Exception):

@@ -12,6 +12,7 @@ from headwater.model.json_values import why_unread
 Value = TypeVar("Value")
 MessageId = str | int
 
+NO_PLACE = ""
 _nothing = msgspec.Raw(b"{}")
 
 
@@ -67,9 +68,9 @@ def decode_payload(envelope: Envelope, decoder: "msgspec.json.Decoder[Value]") -
         raise InvalidInput(f"the payload of {envelope.type!r:.80} is not what was expected: {error}") from None
 
 
-def tell(type: str, payload: object, *, event_id: str = "") -> Frame:
+def tell(type: str, payload: object, *, event_id: str | None = None) -> Frame:
     """Something that answers nothing, for one client or for many: it is encoded once. `event_id` is what a listener
-    over server-sent events says as the last that it saw when it comes back."""
+    over server-sent events says as the last that it saw when it comes back; NO_PLACE makes it say none."""
     return Frame(_encoder.encode(_Told(type, payload)).decode(), event=type, id=event_id)
 
 

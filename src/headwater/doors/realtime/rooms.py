@@ -181,7 +181,7 @@ def frame_of(room: str, event: Event, epoch: str) -> Frame:
         told = event
         if event.offset == 0:
             told = FirstMessage(event.room, event.type, event.data, event.sender, event.at, event.offset, epoch)
-        return tell("room-message", told, event_id="" if event.offset is None else place_of(event.offset, epoch))
+        return tell("room-message", told, event_id=None if event.offset is None else place_of(event.offset, epoch))
     if isinstance(event, Missed):
         return tell("resync-required", ResyncRequired(room, DROPPED, event.offset))
     return tell("presence", PresenceEvent(room, event.member.member, event.member.profile, event.state))

@@ -112,6 +112,7 @@ class RealtimeSession:
         "_is_over",
         "_is_slowed",
         "_level",
+        "_only_listens",
         "_peer",
         "_working",
         "address",
@@ -144,6 +145,7 @@ class RealtimeSession:
         self._level = Level(hall.rate.burst, 0.0)
         self._is_slowed = False
         self._is_over = False
+        self._only_listens = False
         shown = request.headers.get("authorization", "").partition(" ")[2]
         is_known = request.identify is None or bool(shown)
         self.principal: Principal | None = request.principal if is_known else None
@@ -199,12 +201,21 @@ class RealtimeSession:
             pause = min(2 * pause, TAKEN_PAUSE_SECONDS_MAX)
 
     def fail(self, error: HeadwaterError, id: MessageId) -> None:
-        """Tell the client what became of its message."""
+        """Tell the client what became of its message. Who only listens had but that one: the conversation ends."""
         self._peer.send(trouble(error, id))
+        if self._only_listens:
+            self._peer.close(CloseCode.TRY_AGAIN_LATER if error.retryable else CloseCode.POLICY_VIOLATED, error.code)
+
+    def begin_anew(self, gap: Frame) -> None:
+        """Tell the client of a gap that ended what it followed. Who only listens has no word to follow anew with: the
+        conversation ends, and they come back without a place."""
+        self._peer.send(gap)
+        if self._only_listens:
+            self._peer.close(CloseCode.TRY_AGAIN_LATER, gap.event)
 
     def refuse(self, error: HeadwaterError, code: CloseCode) -> None:
         """Tell the client why, and end the conversation."""
-        self.fail(error, "")
+        self._peer.send(trouble(error, ""))
         self._peer.close(code, error.code)
 
     def at_end(self, call: Callable[[], None]) -> None:
@@ -252,7 +263,8 @@ class RealtimeSession:
             go_on()
 
     def begin(self, envelope: Envelope) -> None:
-        """Do as if the client had sent this: for those who can only listen."""
+        """Do as if the client had sent this: for those who can only listen. It is all that they ask for."""
+        self._only_listens = True
         self._begin(envelope)
 
     # ── what the transport calls ──

@@ -13,7 +13,15 @@ function compareValues(one, other) {
   if (kind !== kindOf(other)) return kind - kindOf(other);
   if (kind === 3) return one - other;
   if (kind === 4) return compareTexts(one, other);
-  return kind >= 5 ? compareTexts(JSON.stringify(one), JSON.stringify(other)) : 0;
+  return kind >= 5 ? compareTexts(textOf(one), textOf(other)) : 0;
+}
+
+// As the server writes it: fields in order, whichever was written first.
+function textOf(value) {
+  if (Array.isArray(value)) return `[${value.map(textOf).join(",")}]`;
+  if (value === null || typeof value !== "object") return JSON.stringify(value);
+  const names = Object.keys(value).sort(compareTexts);
+  return `{${names.map(name => `${JSON.stringify(name)}:${textOf(value[name])}`).join(",")}}`;
 }
 
 // By code point: JavaScript compares halves of those beyond U+FFFF, which would come before U+E000 that way.
