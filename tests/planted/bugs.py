@@ -3371,4 +3371,37 @@ BUGS = [
         (Edit("headwater/stores/bucket/label.py", "if len(data) < whole:", "if False:"),),
         ("tests/stores/bucket/test_store.py::test_a_base_that_is_cut_short_is_told_and_nothing_is_written",),
     ),
+    Bug(
+        "suspects-in-company",
+        "calls that nobody knows the guilty one of run together when they come again, and are charged then",
+        (
+            Edit("headwater/worker/functions.py", "if job.number not in self._suspects:", "if True:"),
+            Edit("headwater/worker/suspects.py", "SUSPICIONS_MAX = 5", "SUSPICIONS_MAX = 1"),
+        ),
+        (
+            "tests/worker/test_loops.py::"
+            "test_those_who_run_beside_one_that_ends_the_process_again_and_again_are_never_charged",
+        ),
+    ),
+    Bug(
+        "a-loop-of-low-numbers",
+        "a function that closes low descriptors closes those of the event loop",
+        (Edit("headwater/worker/runner_ends.py", "while number < wanted - 1:", "while False:"),),
+        ("tests/worker/test_loops.py::test_low_descriptors_are_none_of_the_loop",),
+    ),
+    Bug(
+        "a-listener-behind-a-gap",
+        "who only listens is told of a gap and kept, and comes back with the place that had it",
+        (
+            Edit(
+                "headwater/doors/realtime/session.py",
+                "            self._peer.close(CloseCode.TRY_AGAIN_LATER, gap.event)",
+                "            pass",
+            ),
+        ),
+        (
+            "tests/doors/realtime/test_listeners.py::"
+            "test_a_listener_who_was_told_of_a_gap_comes_back_as_browsers_do_and_begins_anew",
+        ),
+    ),
 ]

@@ -113,6 +113,29 @@ async def meet(folder: str, count: int) -> int:
 
 
 @app.job
+def tell_deep(told: int, returned: int) -> object:
+    current_job().progress(nest(told))
+    return nest(returned)
+
+
+def nest(levels: int) -> object:
+    """So many lists in each other."""
+    value: object = 7
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@app.job
+def tell_long(size: int) -> str:
+    try:
+        current_job().progress("x" * size)
+    except ValueError as error:
+        return str(error)
+    return "told"
+
+
+@app.job
 def tell_progress(path: str) -> None:
     current_job().progress({"percent": 50})
     while not os.path.exists(path):
@@ -277,6 +300,39 @@ async def hold_the_loop(stubborn: bool) -> None:
 @app.job(retries=0)
 async def die_politely() -> None:
     os._exit(3)
+
+
+@app.job(retries=2, backoff_base=1, backoff_max=1)
+async def close_all_descriptors() -> None:
+    """Those of the process that are not its own too: nobody knows afterwards which call it was."""
+    os.closerange(3, 65_536)
+    await asyncio.sleep(0.1)
+
+
+@app.job(retries=2, backoff_base=1, backoff_max=1)
+async def end_from_a_thread() -> None:
+    threading.Timer(0.1, os._exit, [4]).start()
+    await asyncio.sleep(60)
+
+
+@app.job(retries=2, backoff_base=1, backoff_max=1)
+async def end_from_a_callback() -> None:
+    asyncio.get_running_loop().call_later(0.1, os._exit, 5)
+    await asyncio.sleep(60)
+
+
+@app.job(retries=0)
+async def close_low_descriptors() -> int:
+    """As a program does that means to leave none behind."""
+    os.closerange(3, 20)
+    await asyncio.sleep(0.1)
+    return os.getpid()
+
+
+@app.job(retries=1, backoff_base=1, backoff_max=1)
+async def nap() -> int:
+    await asyncio.sleep(0.2)
+    return os.getpid()
 
 
 @app.job(retries=0)

@@ -14,6 +14,7 @@ from headwater.log.committer import CommittedResult
 from headwater.log.job_operations import Claim, Heartbeat, JobReport, Settle
 from headwater.log.operations import Operation
 from headwater.model.job import JobState
+from headwater.services.job_functions import PROGRESS_BYTES_MAX
 from headwater.stores.job_questions import JobStatus
 from headwater.stores.job_starts import JobStarts
 from headwater.worker.call_reports import FunctionSettings
@@ -384,6 +385,30 @@ async def test_a_result_that_json_has_not_makes_the_job_dead_and_says_so(bench: 
     shown = await job.show()
     assert (shown.state, shown.attempts) == (JobState.DEAD, 1)
     assert "NaN and Infinity are no numbers in JSON" in (shown.error or "")
+
+
+@pytest.mark.parametrize(
+    ("told", "returned", "state"),
+    [(100, 100, JobState.COMPLETED), (101, 1, JobState.DEAD), (1, 101, JobState.DEAD), (1, 500, JobState.DEAD)],
+)
+async def test_what_a_function_tells_is_as_deep_as_everybody_can_read(
+    bench: Bench, told: int, returned: int, state: JobState
+) -> None:
+    job = await bench.hw.jobs.add(functions.tell_deep.using(retries=0).job(told, returned))
+    await bench.drain()
+    shown = await job.show()
+    assert shown.state is state
+    assert ("100 levels" in (shown.error or "")) is (state is JobState.DEAD)
+    assert [one.id for one in await bench.hw.jobs.list()] == [job.id]
+
+
+@pytest.mark.parametrize("size", [PROGRESS_BYTES_MAX - 2, PROGRESS_BYTES_MAX])
+async def test_progress_has_a_bound_and_the_function_is_told(bench: Bench, size: int) -> None:
+    job = await bench.hw.jobs.add(functions.tell_long.job(size))
+    await bench.drain()
+    is_told = size < PROGRESS_BYTES_MAX
+    assert (await job.result(5) == "told") is is_told
+    assert ((await job.show()).progress is not None) is is_told
 
 
 async def test_a_worker_that_calls_one_at_a_time_leaves_places_of_a_limit_to_others(bench: Bench) -> None:

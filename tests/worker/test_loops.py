@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,9 @@ from headwater.services.jobs import JobHandle
 from headwater.worker.async_calls import HELD
 from headwater.worker.call_reports import Call, is_charged
 from headwater.worker.calls import NOBODY, Slate, make_slate
+from headwater.worker.functions import APART_MAX
 from headwater.worker.loop_watch import LOOKS, LoopWatch, Measure
+from headwater.worker.suspects import SUSPECTS_MAX, SUSPICIONS_MAX, Suspects
 from headwater.worker.worker import STALLED_SECONDS
 from tests.waiting import expect_soon_async
 from tests.worker import functions
@@ -117,6 +120,51 @@ async def test_one_that_may_start_once_at_most_is_not_started_again_for_the_faul
     assert len(list(bench.folder.glob("begun-*"))) == 1
 
 
+@pytest.mark.parametrize(
+    "culprit", [functions.close_all_descriptors, functions.end_from_a_thread, functions.end_from_a_callback]
+)
+async def test_those_who_run_beside_one_that_ends_the_process_again_and_again_are_never_charged(
+    bench: Bench, culprit: Any
+) -> None:
+    """Nobody knows who it was, three times over: whoever was there runs apart until that is known."""
+    async with bench.running(concurrency=10):
+        jobs = [functions.nap.job() for _ in range(10)]
+        culprits = [culprit.job() for _ in range(2)]
+        handles = list(await bench.hw.jobs.add_many([*jobs[:3], culprits[0], *jobs[3:6], culprits[1], *jobs[6:]]))
+        states = [await job.wait(LONG) for job in handles]
+    guilty = [handles[3], handles[7]]
+    healthy = [job for job in handles if job not in guilty]
+    assert {((await job.show()).state, (await job.show()).attempts) for job in healthy} == {(JobState.COMPLETED, 1)}
+    assert {((await job.show()).state, (await job.show()).attempts) for job in guilty} == {(JobState.DEAD, 3)}
+    assert states.count(JobState.DEAD) == 2
+
+
+async def test_low_descriptors_are_none_of_the_loop(bench: Bench) -> None:
+    async with bench.running(concurrency=4):
+        waiting = await neighbours(bench, 2)
+        closing = await bench.hw.jobs.add(functions.close_low_descriptors.job())
+        process = await closing.result(LONG)
+        (bench.folder / "gate").touch()
+        assert [await job.result(LONG) for job in waiting] == [process] * 2
+    assert {((await job.show()).attempts, (await job.show()).token) for job in waiting} == {(1, 1)}
+
+
+async def test_suspects_do_not_wait_behind_one_that_takes_long(bench: Bench) -> None:
+    """As many as may run apart take long, and the one that is left goes on beside others."""
+    async with bench.running(concurrency=10):
+        count = APART_MAX + 1
+        waiting = await neighbours(bench, count)
+        (killer,) = await bench.hw.jobs.add_many([functions.end_from_a_thread.using(retries=0).job()])
+        assert await killer.wait(LONG) is JobState.DEAD
+        for begun_file in bench.folder.glob("begun-*"):
+            begun_file.unlink()
+        await begun(bench, count)
+        (bench.folder / "gate").touch()
+        results = [await job.result(LONG) for job in waiting]
+    assert [(await job.show()).attempts for job in waiting] == [1] * count
+    assert len(set(map(str, results))) == count
+
+
 @pytest.mark.parametrize("count", [0, 2])
 async def test_a_worker_ends_although_its_loop_is_dead(bench: Bench, count: int) -> None:
     """Nothing holds it, and nothing will ever happen in it: not even an end of what waits there."""
@@ -164,26 +212,40 @@ async def test_async_jobs_are_left_to_other_workers_while_one_holds_the_loop(ben
 
 
 @pytest.mark.parametrize(
-    ("retries", "stopped", "culprits", "suspects", "alone", "charged"),
+    ("retries", "stopped", "culprits", "suspicions", "alone", "charged"),
     [
-        (3, "", {1}, set(), False, True),
-        (3, "", {2}, set(), False, False),
-        (3, "", {2}, {1}, True, False),
-        (3, "", set(), set(), True, True),
-        (3, "", set(), set(), False, False),
-        (3, "", set(), {1}, False, True),
-        (3, "timeout", {2}, set(), False, True),
-        (0, "", {2}, set(), False, True),
+        (3, "", {1}, 0, False, True),
+        (3, "", {2}, 0, False, False),
+        (3, "", {2}, SUSPICIONS_MAX, True, False),
+        (3, "", set(), 0, True, True),
+        (3, "", set(), 0, False, False),
+        (3, "", set(), SUSPICIONS_MAX - 1, False, False),
+        (3, "", set(), SUSPICIONS_MAX, False, True),
+        (3, "timeout", {2}, 0, False, True),
+        (0, "", {2}, 0, False, True),
     ],
 )
 async def test_who_is_charged_when_a_process_dies(
-    bench: Bench, retries: int, stopped: str, culprits: set[int], suspects: set[int], alone: bool, charged: bool
+    bench: Bench, retries: int, stopped: str, culprits: set[int], suspicions: int, alone: bool, charged: bool
 ) -> None:
     await bench.hw.jobs.add(command="true", retries=retries)
     (job,) = (await bench.hw.jobs_service.run(Claim(worker="w", limit=1))).jobs
     assert job.number == ONE
     call = Call(job, stopped=stopped)
-    assert is_charged(call, set(map(JobNumber, culprits)), set(map(JobNumber, suspects)), alone=alone) is charged
+    suspects = Suspects()
+    for _ in range(suspicions):
+        suspects.add(ONE)
+    assert is_charged(call, set(map(JobNumber, culprits)), suspects, alone=alone) is charged
+
+
+def test_suspects_that_others_have_are_forgotten() -> None:
+    suspects = Suspects()
+    for number in range(SUSPECTS_MAX + 1):
+        suspects.add(JobNumber(number))
+    assert JobNumber(0) not in suspects
+    assert JobNumber(SUSPECTS_MAX) in suspects
+    suspects.clear(JobNumber(SUSPECTS_MAX))
+    assert JobNumber(SUSPECTS_MAX) not in suspects
 
 
 @pytest.fixture

@@ -37,9 +37,9 @@ class CloseCode(IntEnum):
 class Frame:
     """Something to send, text or bytes. What it is on the wire is made once, however many clients get it.
 
-    `event` and `id` are for server-sent events, which know such names (an `id` of no characters makes a client forget the
-    one before); a WebSocket carries the data alone. A frame with
-    `parts` is those frames, one after the other, in one go.
+    `event` and `id` are for server-sent events, which know such names (an `id` of no characters makes a client forget
+    the one before); a WebSocket carries the data alone. A frame with `parts` is those frames, one after the other, in
+    one go.
     """
 
     __slots__ = ("as_event", "as_websocket", "data", "event", "id", "parts")

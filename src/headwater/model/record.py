@@ -122,9 +122,14 @@ def _check_bounds(data: bytes, bytes_max: int) -> None:
     size = len(data)
     if size > bytes_max:
         raise TooLarge(f"a payload may have {bytes_max:,} bytes; this one has {size:,}")
-    # Most payloads have fewer brackets than they may have levels; only the others are measured.
-    if data.count(b"[") + data.count(b"{") > DEPTH_MAX and _depth(data) > DEPTH_MAX:
+    if is_too_deep(data):
         raise InvalidPayload(f"a payload may be nested {DEPTH_MAX} levels deep")
+
+
+def is_too_deep(data: bytes) -> bool:
+    """Whether a JSON text has more levels than everybody who reads it can follow."""
+    # Most have fewer brackets than they may have levels; only the others are measured.
+    return data.count(b"[") + data.count(b"{") > DEPTH_MAX and _depth(data) > DEPTH_MAX
 
 
 def _ready_json(payload: msgspec.Raw) -> bytes:

@@ -57,6 +57,7 @@ class EnqueuedJob(Protocol):
         ...
 
 
+PROGRESS_BYTES_MAX = 65_536
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -121,8 +122,10 @@ class JobContext:
         return {name: msgspec.json.decode(result) for name, result in (self._results or {}).items()}
 
     def progress(self, value: object) -> None:
-        """Show how far the job is: any JSON value, for `queuectl show` and whoever follows the log."""
-        encode_json(value)
+        """Show how far the job is: any JSON value of up to 64 KiB, for `queuectl show` and whoever follows the log."""
+        size = len(encode_json(value))
+        if size > PROGRESS_BYTES_MAX:
+            raise ValueError(f"progress may have {PROGRESS_BYTES_MAX:,} bytes as JSON; got {size:,}")
         self._report_progress(value)
 
 

@@ -14,6 +14,7 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.errors import InvalidOption, InvalidPayload
 from headwater.log.job_operations import NewJob
+from headwater.model.record import DEPTH_MAX, is_too_deep
 from headwater.services.checks import check_time
 
 Seconds = float | timedelta
@@ -127,8 +128,11 @@ def encode_call(args: Sequence[Any], kwargs: Mapping[str, Any], of: str = "a fun
 
 
 def encode_json(value: object) -> bytes:
-    """A value as JSON; ValueError when it holds a number that JSON has not, which would be kept as null otherwise."""
+    """A value as JSON; ValueError when it is too deep, or holds a number that JSON has not, which would be kept as null
+    otherwise."""
     kept = msgspec.json.encode(value)
+    if is_too_deep(kept):
+        raise ValueError(f"it may be nested {DEPTH_MAX} levels deep")
     if b"null" in kept and not _is_finite(msgspec.to_builtins(value)):
         raise ValueError("NaN and Infinity are no numbers in JSON; give None, or a text")
     return kept

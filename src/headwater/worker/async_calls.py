@@ -18,7 +18,7 @@ from headwater.worker.frames import Begun, Done, FrameReader, Run, decode_to_run
 from headwater.worker.outcomes import completed, failed
 from headwater.worker.plain_calls import context_of
 from headwater.worker.printing import Printer
-from headwater.worker.runner_ends import RunnerEnds
+from headwater.worker.runner_ends import RunnerEnds, low_numbers_taken
 from headwater.worker.steps import Steps, keep_from_calls, owner
 from headwater.worker.surroundings import Surroundings
 
@@ -50,7 +50,8 @@ class AsyncCalls:
         self._listens = False
         self._telling = False
         self._closed = False
-        self._loop = asyncio.new_event_loop()
+        with low_numbers_taken():
+            self._loop = asyncio.new_event_loop()
 
     def serve(self) -> None:
         """Run what comes. A function that stops the loop, or raises what ends programs in a task of its own, does not

@@ -12,6 +12,7 @@ from headwater.services.job_functions import RunAbout
 from headwater.worker.capture import Capture
 from headwater.worker.frames import Done, Run
 from headwater.worker.loading import FunctionSources
+from headwater.worker.suspects import Suspects
 
 # What a call that was stopped comes to, if not to what it chose itself.
 STOPPED_OUTCOMES = (JobOutcome.FAILED, JobOutcome.BURIED, JobOutcome.CANCELLED, JobOutcome.RELEASED)
@@ -98,16 +99,16 @@ def end_of(call: Call, done: Done) -> JobReport:
     )
 
 
-def is_charged(call: Call, culprits: Collection[JobNumber], suspects: Collection[JobNumber], *, alone: bool) -> bool:
+def is_charged(call: Call, culprits: Collection[JobNumber], suspects: Suspects, *, alone: bool) -> bool:
     """Whether the end of its process is an attempt of a call that had begun in it.
 
     It is none of a call whose process another one has ended, except where a second start is one too many. Where nobody
-    knows which one it was, all get one more start that is not counted, unless nobody else can have been it.
+    knows which one it was, none is charged, unless nobody else can have been it: they come again one by one.
     """
     number = call.job.number
     if call.stopped or call.job.attempts_max == 1:
         return True
-    return number in culprits if culprits else alone or number in suspects
+    return number in culprits if culprits else alone or suspects.is_too_often(number)
 
 
 def release(job: ClaimedJob) -> JobReport:

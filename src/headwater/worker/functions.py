@@ -16,10 +16,14 @@ from headwater.worker.call_reports import FunctionSettings, release
 from headwater.worker.frames import Ready
 from headwater.worker.runner import ASYNC_KIND, EITHER_KIND, PLAIN_KIND
 from headwater.worker.runner_process import RunnerProcess
+from headwater.worker.suspects import Suspects
 
 log = logging.getLogger(__name__)
 
 DEATHS_BEFORE_WORK_MAX = 3
+# So many processes run suspects, of each kind; behind one that takes longer than this none of them waits.
+APART_MAX = 4
+APART_SECONDS = 1.0
 
 
 class Functions:
@@ -28,7 +32,8 @@ class Functions:
     def __init__(self, settings: FunctionSettings, starts: JobStarts) -> None:
         self._settings = settings
         self._starts = starts
-        self._first = RunnerProcess(EITHER_KIND, settings, starts)
+        self._suspects = Suspects()
+        self._first = RunnerProcess(EITHER_KIND, settings, starts, self._suspects)
         self._runners = [self._first]
         self._plain: RunnerProcess | None = None
         self._async: RunnerProcess | None = None
@@ -108,14 +113,30 @@ class Functions:
         if not self._loaded and not self.unloadable:
             self._early.append(job)
             self._start_or_give_back()
+        elif job.type not in self.known:
+            self.on_report(release(job))
+        elif (apart := self._find_apart(job)) is not None:
+            apart.run(job)
         elif job.type in self._asynchronous:
             self._async = self._async or self._add(ASYNC_KIND)
             self._async.run(job)
-        elif job.type in self.known:
+        else:
             self._plain = self._plain or self._add(PLAIN_KIND)
             self._plain.run(job)
-        else:
-            self.on_report(release(job))
+
+    def _find_apart(self, job: ClaimedJob) -> RunnerProcess | None:
+        """Where a call may be run that is suspected of having ended a process: apart from all others, unless whatever
+        is there takes long; None for any other call."""
+        if job.number not in self._suspects:
+            return None
+        kind = ASYNC_KIND if job.type in self._asynchronous else PLAIN_KIND
+        apart = [runner for runner in self._runners if runner.is_apart and runner.kind == kind]
+        free = min(apart, key=lambda runner: runner.count, default=None)
+        if (free is None or free.count) and len(apart) < APART_MAX:
+            return self._add(kind, is_apart=True)
+        moment = time.monotonic() - APART_SECONDS
+        rest = [runner for runner in apart if not any(begun_at <= moment for begun_at in runner.begun().values())]
+        return min(rest, key=lambda runner: runner.count, default=None)
 
     def stop(self, number: JobNumber, reason: str) -> None:
         """End a call."""
@@ -154,8 +175,8 @@ class Functions:
         for runner in self._runners:
             await runner.closed()
 
-    def _add(self, kind: str) -> RunnerProcess:
-        runner = RunnerProcess(kind, self._settings, self._starts)
+    def _add(self, kind: str, *, is_apart: bool = False) -> RunnerProcess:
+        runner = RunnerProcess(kind, self._settings, self._starts, self._suspects, is_apart=is_apart)
         self._connect(runner)
         self._runners.append(runner)
         return runner

@@ -2,7 +2,9 @@
 
 import fcntl
 import os
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
 import msgspec
@@ -64,6 +66,19 @@ def _move_away(descriptor: int) -> int:
         return moved
     os.set_inheritable(descriptor, False)
     return descriptor
+
+
+@contextmanager
+def low_numbers_taken() -> Iterator[None]:
+    """What is opened meanwhile has a high number, as an event loop that a function should not close by accident."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = next((number for number in NUMBERS if number < soft // 2), 0)
+    with ExitStack() as taken:
+        number = 0
+        while number < wanted - 1:
+            number = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            taken.callback(os.close, number)
+        yield
 
 
 def _map(kind: Callable[[int], Mapped], file: int) -> Mapped:

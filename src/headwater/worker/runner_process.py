@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
+import msgspec
+
 from headwater.log.job_operations import ClaimedJob, JobReport, Note
 from headwater.model.job import JobNumber
 from headwater.stores.job_starts import JobStarts
@@ -38,6 +40,7 @@ from headwater.worker.processes import describe_end, is_stopped, kill_group
 from headwater.worker.runner import ASYNC_KIND
 from headwater.worker.runner_start import Runner, start_runner
 from headwater.worker.running_output import RunningOutput
+from headwater.worker.suspects import Suspects
 
 log = logging.getLogger(__name__)
 
@@ -48,11 +51,16 @@ LATE_SECONDS = 0.5
 
 
 class RunnerProcess:
-    """Calls in one process of one kind, and in the next one when that ends."""
+    """Calls in one process of one kind, and in the next one when that ends; `is_apart`: each call in one of its own."""
 
-    def __init__(self, kind: str, settings: FunctionSettings, starts: JobStarts) -> None:
+    def __init__(
+        self, kind: str, settings: FunctionSettings, starts: JobStarts, suspects: Suspects, *, is_apart: bool = False
+    ) -> None:
         self.kind = kind
+        self.is_apart = is_apart
         self._settings = settings
+        if is_apart:
+            self._settings = msgspec.structs.replace(settings, concurrency=1, recycle_after=1)
         self._starts = starts
         self._calls: dict[JobNumber, Call] = {}
         self._process: Runner | None = None
@@ -60,7 +68,7 @@ class RunnerProcess:
         self._unplaced: deque[ClaimedJob] = deque()
         self._retiring: asyncio.TimerHandle | None = None
         self._culprits: set[JobNumber] = set()
-        self._suspects: set[JobNumber] = set()
+        self._suspects = suspects
         self._loop_watch: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
@@ -415,6 +423,7 @@ class RunnerProcess:
     def _done(self, done: Done) -> None:
         call = self._forget(done.number)
         if call is not None:
+            self._suspects.clear(done.number)
             self.on_report(end_of(call, done))
 
     def _take_kept(self, process: Runner) -> None:
@@ -467,10 +476,10 @@ class RunnerProcess:
         calls = [call for number in list(self._calls) if (call := self._forget(number)) is not None]
         ran = [call for call in calls if (call.job.number, call.job.token) in started]
         rest = [call for call in calls if (call.job.number, call.job.token) not in started]
-        alone = len(ran) == 1 and not was_retiring
+        alone = len(ran) == 1 and (self.is_apart or not was_retiring)
         for call in ran:
             if is_charged(call, culprits, self._suspects, alone=alone):
-                self._suspects.discard(call.job.number)
+                self._suspects.clear(call.job.number)
                 self.on_report(blame(call, how, begun.get(call.job.number)))
             else:
                 log.warning("job %s is given back: the process that ran it %s, not by its fault", call.job.id, how)
