@@ -109,6 +109,7 @@ class Headwater(Database):
         """Open the store and get ready to follow it. Raises when it is open already, here or elsewhere."""
         with self.queues_service.life.opening(self.committer.home):
             await self._start()
+            self.queues_service.holdings.begin()
 
     async def _start(self) -> None:
         await self.store.open()

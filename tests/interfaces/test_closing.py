@@ -161,3 +161,81 @@ def test_closing_under_loops_that_run_leaves_no_lease(
         expect_soon(functools.partial(is_free, others.queue(name)))
     assert unseen == []
     assert "runs out by itself" not in caplog.text
+
+
+def test_who_begins_to_consume_while_it_is_closed_gets_nothing(
+    place: Place, others: headwater.sync.Headwater, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Consumers that leave their block and begin the next one, again and again."""
+
+    async def work(queue: headwater.Queue) -> None:
+        while True:
+            async with queue.consume(lease_seconds=600) as messages:
+                async for _ in messages:
+                    await asyncio.sleep(0.001)
+                    break
+
+    async def take(queue: headwater.Queue) -> None:
+        while True:
+            await queue.release(await queue.pop(lease_seconds=600))
+
+    async def run(queue: headwater.Queue) -> None:
+        async def handle(message: headwater.Message) -> None: ...
+
+        while True:
+            await queue.run(handle, idle_seconds=0.01, stop_on_signals=False, lease_seconds=600)
+
+    async def scenario(name: str, turns: int) -> None:
+        hw = place.open()
+        await hw.__aenter__()
+        queue = hw.queue(name)
+        loops = [asyncio.create_task(doing(queue)) for doing in (work, work, work, run, take)]
+        for _ in range(turns):
+            await asyncio.sleep(0.002)
+        await hw.close()
+        ended = await asyncio.wait_for(asyncio.gather(*loops, return_exceptions=True), SOON)
+        assert {type(error) for error in ended} == {Closed}
+
+    for number in range(ROUNDS):
+        name = f"orders-{number}"
+        others.queue(name).push_many([headwater.Outgoing(payload=n, partition=f"p{n % 7}") for n in range(300)])
+        asyncio.run(scenario(name, turns=5 + number))
+        # A server notices a little later who has hung up.
+        expect_soon(functools.partial(is_free, others.queue(name)))
+    assert "runs out by itself" not in caplog.text
+
+
+def test_nothing_is_handed_out_once_all_that_is_held_was_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between that and the end of the store there is time for others to ask."""
+
+    async def scenario() -> None:
+        hw = headwater.open(str(tmp_path / "headwater.db"))
+        await hw.__aenter__()
+        queue, refused = hw.queue("orders"), []
+        await queue.push_many(range(10))
+
+        async def ask() -> None:
+            with contextlib.suppress(Closed):
+                async for _ in queue.consume():
+                    pytest.fail("a message for a loop that nobody gives back")
+                return
+            refused.append("consume")
+            with pytest.raises(Closed):
+                await queue.pop()
+            refused.append("pop")
+
+        close = hw.rooms_service.close
+
+        async def ask_and_close() -> None:
+            await ask()
+            await close()
+
+        monkeypatch.setattr(hw.rooms_service, "close", ask_and_close)
+        await hw.close()
+        assert refused == ["consume", "pop"]
+        async with headwater.open(str(tmp_path / "headwater.db")) as again:
+            assert await again.queue("orders").leases() == []
+
+    asyncio.run(scenario())

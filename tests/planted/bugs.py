@@ -3372,6 +3372,12 @@ BUGS = [
         ("tests/stores/bucket/test_store.py::test_a_base_that_is_cut_short_is_told_and_nothing_is_written",),
     ),
     Bug(
+        "handed-out-while-closing",
+        "who begins to consume while the store is closed gets messages that nobody gives back",
+        (Edit("headwater/services/holdings.py", "        self._is_closing = True\n", "        pass\n"),),
+        ("tests/interfaces/test_closing.py::test_nothing_is_handed_out_once_all_that_is_held_was_given_back",),
+    ),
+    Bug(
         "suspects-in-company",
         "calls that nobody knows the guilty one of run together when they come again, and are charged then",
         (

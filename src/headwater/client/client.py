@@ -61,6 +61,7 @@ class Client(Database):
             except BaseException:
                 await self.queues_service.close()
                 raise
+            self.queues_service.holdings.begin()
 
     async def greet(self) -> Bounds:
         """What the server says of itself now: its version, its bounds, and where its log ends."""

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
+from headwater.errors import Closed
+
 log = logging.getLogger(__name__)
 
 
@@ -36,9 +38,21 @@ class Holdings:
         self._left: deque[Holder] = deque()
         self._leaving: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closing = False
+
+    def begin(self) -> None:
+        """Messages may be taken from now on."""
+        self._is_closing = False
+
+    def check_takes(self) -> None:
+        """Raises when nobody would give back what is taken now."""
+        if self._is_closing:
+            raise Closed("Headwater is being closed, and hands out no more messages")
 
     def add(self, holder: Holder) -> None:
-        """This one may hold something from now on."""
+        """This one may hold something from now on. Raises when it is too late for that."""
+        if holder not in self._open:
+            self.check_takes()
         self._loop = asyncio.get_running_loop()
         self._open.add(holder)
 
@@ -73,6 +87,7 @@ class Holdings:
 
     async def close(self) -> None:
         """Give back everything that is held; from now on nobody takes more."""
+        self._is_closing = True
         holders = list(self._open)
         for holder in holders:
             holder.end()

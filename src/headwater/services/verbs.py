@@ -149,6 +149,7 @@ class Verbs(ABC):
 
     async def pop(self, operation: Pop, wait_seconds: float = 0, done: Sequence[Message] = ()) -> list[Message]:
         """Lease the next messages; wait for some when there are none. Those that are `done` are acked on the way."""
+        self.holdings.check_takes()
         if self.holdings.are_leaving:
             await self.holdings.settled()
         if not done:
