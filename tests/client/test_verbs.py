@@ -380,6 +380,47 @@ async def test_leaving_a_repeated_pop_does_not_take_the_lease_from_whoever_has_i
     await orders.ack(held)
 
 
+async def test_of_two_pops_that_wait_with_one_key_the_first_may_leave_as_its_message_comes(
+    interface: Interface, orders: headwater.Queue
+) -> None:
+    """Whoever was answered works on it, whenever the other one is noticed to have gone."""
+    for number in range(24):
+        key = f"k{number}"
+        leaving = asyncio.ensure_future(orders.pop(wait=20, idempotency_key=key, lease_seconds=60))
+        staying = asyncio.ensure_future(orders.pop(wait=20, idempotency_key=key, lease_seconds=60))
+        await interface.queue("bills").push("both are on their way")
+        pushing = asyncio.ensure_future(orders.push(number, partition="p"))
+        for _ in range(number):
+            await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.gather(leaving, pushing, return_exceptions=True)
+        [held] = await asyncio.wait_for(staying, 20)
+        for _ in range(2):
+            # Each is a commit behind whatever the one who left has set going.
+            await interface.queue("bills").push(number)
+        assert [lease.token for lease in await orders.leases()] == [held.token]
+        await orders.ack(held)
+
+
+async def test_who_leaves_a_pop_with_a_key_alone_leaves_its_messages_to_others(
+    interface: Interface, orders: headwater.Queue
+) -> None:
+    for number in range(24):
+        leaving = asyncio.ensure_future(orders.pop(wait=20, idempotency_key=f"k{number}", lease_seconds=60))
+        await interface.queue("bills").push("it is on its way")
+        pushing = asyncio.ensure_future(orders.push(number, partition="p"))
+        for _ in range(number):
+            await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.gather(leaving, pushing, return_exceptions=True)
+        if leaving.cancelled():
+            [message] = await asyncio.wait_for(orders.pop(wait=20), 20)
+            assert (message.payload, message.attempts) == (number, 1)
+            await orders.ack(message)
+        else:
+            await orders.ack(leaving.result())
+
+
 async def test_of_two_pops_with_one_key_at_once_the_one_that_fails_leaves_the_other_its_lease(
     interface: Interface, orders: headwater.Queue
 ) -> None:

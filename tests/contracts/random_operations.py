@@ -19,7 +19,7 @@ from headwater.log.document_operations import (
     SetDocument,
     UpdateDocument,
 )
-from headwater.log.group_operations import ConfigureGroup, ReleaseLeases
+from headwater.log.group_operations import ConfigureGroup, GiveBack, LeaseName, ReleaseLeases
 from headwater.log.job_operations import (
     CancelJobs,
     Claim,
@@ -161,6 +161,7 @@ class Commits:
             self._configure,
             self._configure_group,
             self._advance,
+            self._give_back,
             self._extend,
             self._seek,
             self._chore,
@@ -261,6 +262,12 @@ class Commits:
             return self._push()
         seconds = self._choose([None, 1.0, 60.0])
         return Extend(partition_id=batch.partition_id, group=batch.group, token=batch.token, seconds=seconds)
+
+    def _give_back(self) -> Operation:
+        batch = self._batch()
+        if batch is None:
+            return self._pop()
+        return GiveBack(pop_key=self._choose(KEYS), leases=[LeaseName(batch.partition_id, batch.group, batch.token)])
 
     def _seek(self) -> Operation:
         offset = self._choose([None, None, Offset(0), Offset(3)])

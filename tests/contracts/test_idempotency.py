@@ -3,15 +3,17 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
-from msgspec import structs
 
 from headwater.errors import HeadwaterError, KeyReused, LeaseLost
+from headwater.log.group_operations import GiveBack, LeaseName
 from headwater.log.job_operations import Enqueue, NewJob
-from headwater.log.operations import Ack, Batch, Configure, Operation, Pop, Popped, Requeue, Retain, Transaction
+from headwater.log.operations import Ack, Batch, Configure, Operation, Pop, Popped, Push, Requeue, Retain, Transaction
 from headwater.model.cursor import Outcome
 from headwater.model.idempotency import scoped_key
 from headwater.model.principal import OWNER, Principal
+from headwater.model.record import Record
 from headwater.services.queue import with_keys
 from tests.contracts.clock import FakeClock
 from tests.contracts.conftest import OpenLog
@@ -189,9 +191,6 @@ async def test_a_repeated_key_with_another_request_is_refused_and_changes_nothin
     assert "'k'" in str(refused)
     assert not isinstance(done, HeadwaterError)
     (again,) = await log.results(first)
-    if isinstance(done, Popped):
-        # Everything else about it is the same.
-        done = structs.replace(done, is_repeated=True)
     assert again == done
 
 
@@ -278,9 +277,62 @@ async def test_a_lease_that_is_over_is_not_told_again(log: Log, clock: FakeClock
     (batch,) = again.batches
     assert batch.token > first.token
     assert payloads(batch) == (["b"] if how == "done" else ["a"])
-    assert (again.is_repeated, same.is_repeated) == (False, True)
-    assert same.batches == again.batches, "one lease for one key, also in one commit"
+    assert same == again, "one lease for one key, also in one commit"
     assert await ask(log) == [batch]
+
+
+def leave(*batches: Batch) -> GiveBack:
+    return GiveBack(pop_key="k", leases=[LeaseName(batch.partition_id, batch.group, batch.token) for batch in batches])
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_what_several_got_with_one_key_goes_back_when_the_last_of_them_leaves(log: Log, together: bool) -> None:
+    await log.push("a", partition="p")
+    await log.push("b", partition="q")
+    pops = [Pop(queue="orders", key="k", batch=10, partitions=2, lease_seconds=60) for _ in range(3)]
+    if together:
+        results = await log.results(*pops)
+    else:
+        results = [(await log.results(pop))[0] for pop in pops]
+    batches = results[0].batches
+    assert len(batches) == 2
+    assert [result.batches for result in results] == [batches] * 3
+    for _ in range(2):
+        assert (await log.run(leave(*batches))).leases == 0
+        assert not (await log.run(Pop(queue="orders"))).batches, "others have it still"
+    (again,) = await log.results(pops[0])
+    assert again.batches == batches, "whoever asks again is one more"
+    assert (await log.run(leave(*batches))).leases == 0
+    assert (await log.run(leave(*batches))).leases == 2
+    free = (await log.run(Pop(queue="orders", batch=10, partitions=2))).batches
+    assert sorted(payloads(free[0]) + payloads(free[1])) == ["a", "b"]
+    assert {batch.attempts for batch in free} == {1}
+    assert (await log.run(leave(*batches))).leases == 0
+
+
+async def test_of_what_goes_back_only_the_rest_is_free(log: Log) -> None:
+    await log.push(0, 1, 2, partition="p")
+    (first,) = await ask(log, batch=3)
+    await log.run(Ack(partition_id=first.partition_id, token=first.token, offsets=[0]))
+    assert (await log.run(leave(first))).leases == 1
+    (free,) = (await log.run(Pop(queue="orders", batch=3))).batches
+    assert (payloads(free), free.attempts) == ([1, 2], 1)
+
+
+async def test_nobody_gives_back_what_the_key_stands_for_by_now(log: Log, clock: FakeClock) -> None:
+    await log.configure(retry_delay_seconds=0)
+    await log.push("a", partition="p")
+    (first,) = await ask(log)
+    await run_out(clock)
+    (second,) = await ask(log)
+    assert second.token > first.token
+    assert (await log.run(leave(first))).leases == 0
+    assert await ask(log) == [second]
+    await log.run(Push(queue="orders", partition="p", records=[Record(msgspec.Raw(b"1"))], key="other"))
+    for key in ("other", "nobody's"):
+        giving_back = GiveBack(pop_key=key, leases=[LeaseName(second.partition_id, second.group, second.token)])
+        assert (await log.run(giving_back)).leases == 0
+    assert not (await log.run(Pop(queue="orders"))).batches
 
 
 async def test_of_a_lease_that_was_reported_on_in_part_the_rest_is_told_again(log: Log) -> None:

@@ -239,3 +239,44 @@ def test_nothing_is_handed_out_once_all_that_is_held_was_given_back(
             assert await again.queue("orders").leases() == []
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("are_awaited", [True, False])
+def test_what_comes_for_pops_that_were_cancelled_right_before_goes_back(
+    place: Place, others: headwater.sync.Headwater, caplog: pytest.LogCaptureFixture, are_awaited: bool
+) -> None:
+    """As programs end: every task is cancelled, and then all is closed. The answers are on their way."""
+
+    async def work(queue: headwater.Queue, held: dict[int, str], number: int) -> None:
+        while True:
+            held.pop(number, None)
+            [message] = await queue.pop(lease_seconds=600)
+            held[number] = message.partition
+            await queue.ack(message)
+
+    async def scenario(name: str, turns: int) -> set[str]:
+        held: dict[int, str] = {}
+        hw = place.open()
+        await hw.__aenter__()
+        loops = [asyncio.create_task(work(hw.queue(name), held, number)) for number in range(8)]
+        for _ in range(turns):
+            await asyncio.sleep(0.001)
+        for loop in loops:
+            loop.cancel()
+        if are_awaited:
+            await asyncio.gather(*loops, return_exceptions=True)
+        await hw.close()
+        await asyncio.gather(*loops, return_exceptions=True)
+        return set(held.values())
+
+    for number in range(4 * ROUNDS):
+        name = f"orders-{number}"
+        others.queue(name).push_many([headwater.Outgoing(payload=n, partition=f"p{n}") for n in range(200)])
+        held = asyncio.run(scenario(name, turns=5 + number % 8))
+
+        def are_free(name: str = name, held: set[str] = held) -> bool:
+            # What a program was handed is its own to give back.
+            return {lease.partition for lease in others.queue(name).leases()} <= held
+
+        expect_soon(are_free)
+    assert "runs out by itself" not in caplog.text

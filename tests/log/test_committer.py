@@ -519,3 +519,21 @@ async def test_a_full_disk_is_told_once_and_so_is_its_end(
         "the store is full",
         "there is room again",
     ]
+
+
+async def test_closing_waits_for_what_an_answer_makes_necessary_that_nobody_took(
+    store: FakeStore, committer: Committer
+) -> None:
+    followed: list[asyncio.Future[Any]] = []
+    committer.on_orphan = lambda *_: followed.append(committer.submit(operation("given back"), is_late=True))
+    committer.submit(operation("left")).cancel()
+    await turn()
+    closing = asyncio.ensure_future(committer.close())
+    await turn()
+    store.quick_disk = True
+    store.barriers[0].set_result(None)
+    await closing
+    assert names(store) == [["left"], ["given back"]]
+    assert followed[0].result().durability is SYNCED
+    with pytest.raises(Closed):
+        committer.submit(operation(), is_late=True)

@@ -183,7 +183,7 @@ BUGS = [
     Bug(
         "repeated-pop-takes-the-lease",
         "whoever leaves a pop that was repeated with its key gives back what the first one works on",
-        (Edit("headwater/services/intentions.py", "[] if popped.is_repeated else [", "["),),
+        (Edit("headwater/stores/tables/repeated_pops.py", "        if kept.answered > 1:", "        if False:"),),
         ("tests/client/test_verbs.py",),
     ),
     Bug(
@@ -527,8 +527,8 @@ BUGS = [
         (
             Edit(
                 INTENTIONS,
-                "        for report in releases(popped, key.database):\n",
-                "        for report in releases(popped, key.database)[:0]:\n",
+                "        for giving_back in releases(popped, operation):\n",
+                "        for giving_back in releases(popped, operation)[:0]:\n",
             ),
         ),
         (WAITING,),
@@ -1091,7 +1091,11 @@ BUGS = [
                 "functions=functions,",
                 "functions=None,",
             ),
-            Edit("headwater/worker/functions.py", "        elif job.type in self.known:\n", "        elif job.type:\n"),
+            Edit(
+                "headwater/worker/functions.py",
+                "        elif job.type not in self.known:\n",
+                "        elif not job.type:\n",
+            ),
             Edit(
                 "headwater/worker/plain_calls.py",
                 "        function = self._ends.known.get(run.about.type)\n",
@@ -3376,6 +3380,12 @@ BUGS = [
         "who begins to consume while the store is closed gets messages that nobody gives back",
         (Edit("headwater/services/holdings.py", "        self._is_closing = True\n", "        pass\n"),),
         ("tests/interfaces/test_closing.py::test_nothing_is_handed_out_once_all_that_is_held_was_given_back",),
+    ),
+    Bug(
+        "closed-behind-cancelled-pops",
+        "what comes for a pop that was cancelled finds the committer closed, and stays leased",
+        (Edit(COMMITTER, "(self._closing and not is_late)", "self._closing"),),
+        ("tests/log/test_committer.py::test_closing_waits_for_what_an_answer_makes_necessary_that_nobody_took",),
     ),
     Bug(
         "suspects-in-company",

@@ -10,7 +10,7 @@ from headwater.clock import Timestamp
 from headwater.config import Durability
 from headwater.errors import HeadwaterError
 from headwater.log.committer import CommittedResult
-from headwater.log.operations import Ack, Batch, Pop, Popped, Touch
+from headwater.log.operations import Batch, Pop, Popped, Touch
 from headwater.log.tail import Tail
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
@@ -30,7 +30,7 @@ class Desk:
     def __init__(self, waiters_max: int = 10_000) -> None:
         self.clock = FakeClock()
         self.calls: list[list[Pop]] = []
-        self.returned: list[Ack] = []
+        self.returned: list[Any] = []
         self.refusal: HeadwaterError | None = None
         self.ready_groups: list[tuple[str, str, str]] = []
         self.questions = 0

@@ -252,6 +252,8 @@ async def _serve(serving: Serving, index: int, ready: Callable[[int], None]) -> 
         telling = asyncio.ensure_future(_tell_what_was_done(door.site))
         ended_by = await signals.get()
         telling.cancel()
+        # Before what they follow ends: they go on elsewhere from where they are.
+        edge.sessions.close()
         drain(hw)
         await stop_edge(edge, signals)
         return ended_by

@@ -53,6 +53,7 @@ async def serve_in_turns(serving: "Serving", hw: "Headwater", ready: Callable[[i
         await asyncio.wait({serving_on, ending}, return_when=asyncio.FIRST_COMPLETED)
         if serving_on.done():
             serving_on.result()
+        edge.sessions.close()
         turns.drain()
         await stop_edge(edge, signals)
         return ending.result()

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -36,8 +37,8 @@ from headwater.log.room_operations import RoomPush
 from headwater.model.names import Lsn
 from headwater.services.admission import admit
 from headwater.services.follow import Steps
+from headwater.services.giving_back import release, releases
 from headwater.services.holdings import Holdings
-from headwater.services.intentions import releases
 from headwater.services.life import Life
 from headwater.services.requests import SEVERAL_MAX, Bounds, PopResponse, PushResponse, SegmentsResponse
 from headwater.services.room_requests import as_send
@@ -167,7 +168,8 @@ class RemoteQueues(Verbs):
         """Lease the next records; waits in slices, so that nothing between here and there finds it too quiet."""
         self.check_pop(operation)
         self.check_wait(wait_seconds)
-        orphaned = self._leave_key if operation.key else self._leave
+        # Whoever asks with a key that somebody gave may share what it brings.
+        orphaned = partial(self._leave, operation)
         # An answer that is lost is asked for again, and brings what the lost one did.
         operation = msgspec.structs.replace(operation, key=operation.key or next(self._keys))
         loop = asyncio.get_running_loop()
@@ -196,23 +198,22 @@ class RemoteQueues(Verbs):
         self.clock.set(answer.now)
         return answer
 
-    def _leave(self, late: asyncio.Future[HttpResponse]) -> None:
+    def _leave(self, operation: Pop, late: asyncio.Future[HttpResponse]) -> None:
         """The caller of a pop was cancelled. What still comes for it goes back before the next pop from here."""
-        self.holdings.start(self._take_back(late, may_be_shared=False))
+        self.holdings.start(self._take_back(operation, late))
 
-    def _leave_key(self, late: asyncio.Future[HttpResponse]) -> None:
-        """The same of a pop whose key somebody gave: another call with it may work on what was got before."""
-        self.holdings.start(self._take_back(late, may_be_shared=True))
-
-    async def _take_back(self, late: asyncio.Future[HttpResponse], *, may_be_shared: bool) -> None:
+    async def _take_back(self, operation: Pop, late: asyncio.Future[HttpResponse]) -> None:
         try:
             answer = decoder_of(PopResponse).decode((await late).body)
         except (Broken, msgspec.MsgspecError):
             # The server saw the caller leave and kept the records, or it was no good answer.
             return
-        popped = Popped(answer.batches, is_repeated=answer.is_repeated and may_be_shared)
         try:
-            await self.settle(releases(popped, ""))
+            if operation.key:
+                for giving_back in releases(Popped(answer.batches), operation):
+                    await self.run(giving_back)
+            else:
+                await self.settle([release(batch, "") for batch in answer.batches if batch.token])
         except HeadwaterError as error:
             log.debug("what came for a caller who left comes back when its lease runs out: %s", error)
 

@@ -103,6 +103,12 @@ Handler = Callable[[Request], Awaitable[Response]]
 # What watches over a server has no credential: these say that it runs, and nothing about what it holds.
 OPEN_PATHS = frozenset({"/health", "/ready"})
 
+
+def is_for_pages(path: str) -> bool:
+    """Whether this is what pages are made of. It says nothing of a store, and no `import` sends a credential."""
+    return path in ("/headwater.js", "/headwater.d.ts") or path.startswith(("/headwater/", "/demo/"))
+
+
 # A page cannot send a header when it opens a WebSocket: it says who it is in its first message.
 LATE_PATHS = frozenset({"/realtime/ws"})
 _LASTING_PATHS = LATE_PATHS | {"/realtime/sse"}

@@ -160,10 +160,12 @@ class Committer:
             raise error
 
     def submit(
-        self, operation: Operation[Result], durability: Durability = Durability.SYNCED
+        self, operation: Operation[Result], durability: Durability = Durability.SYNCED, *, is_late: bool = False
     ) -> asyncio.Future[CommittedResult[Result]]:
-        """Hand in an operation; await what it came to."""
-        submission = Submission(operation, durability, self._loop_with_room(1).create_future())
+        """Hand in an operation; await what it came to. What an answer that nobody took makes necessary may come late:
+        closing waits for it."""
+        loop = self._loop_with_room(1, is_late=is_late)
+        submission = Submission(operation, durability, loop.create_future())
         self._backlog.pending.append(submission)
         self._handed_in((submission,), durability)
         return submission.answer
@@ -181,9 +183,9 @@ class Committer:
         self._handed_in(submitted, durability)
         return [submission.answer for submission in submitted]
 
-    def _loop_with_room(self, count: int) -> asyncio.AbstractEventLoop:
+    def _loop_with_room(self, count: int, *, is_late: bool = False) -> asyncio.AbstractEventLoop:
         """The loop to wait on; raises when so many more cannot be taken."""
-        if self._loop is None or self._closing:
+        if self._loop is None or (self._closing and not is_late):
             raise Closed("Headwater is closed")
         self.home.check()
         self._backlog.check_room(count)

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from headwater.log.operations import Operation
+from headwater.model.names import PartitionId
 from headwater.model.queue import QueueOptions
 
 
@@ -40,3 +41,25 @@ class ReleaseLeases(Operation[LeasesReleased], frozen=True, kw_only=True):
     group: str = ""
     partition: str = ""
     token: int | None = None
+
+
+class LeaseName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which lease is meant."""
+
+    partition_id: PartitionId
+    group: str
+    token: int
+
+
+class GivenBack(msgspec.Struct, frozen=True):
+    """How many leases ended."""
+
+    leases: int
+
+
+class GiveBack(Operation[GivenBack], frozen=True, kw_only=True):
+    """One of those who popped with a key has left: the last of them gives back what is held still, as if it had never
+    been popped. Its `leases` are named, for by now the key may have others."""
+
+    pop_key: str
+    leases: list[LeaseName]

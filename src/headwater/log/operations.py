@@ -164,12 +164,10 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Popped(msgspec.Struct, frozen=True):
-    """What a pop got; when nothing, `ready_at` says when something that is known now may become free. It is repeated
-    when an earlier pop with the same key got it."""
+    """What a pop got; when nothing, `ready_at` says when something that is known now may become free."""
 
     batches: list[Batch] = []
     ready_at: Timestamp | None = None
-    is_repeated: bool = False
 
 
 class Pop(Operation[Popped], frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ import msgspec
 from headwater.config import Config
 from headwater.errors import InvalidOption, TooLarge
 from headwater.log.flow_operations import Load, Unstage
-from headwater.log.group_operations import ConfigureGroup, ReleaseLeases
+from headwater.log.group_operations import ConfigureGroup, GiveBack, ReleaseLeases
 from headwater.log.job_operations import (
     CancelJobs,
     ChangeSchedule,
@@ -231,6 +231,12 @@ def _check_setting(setting: SetJobConfig, config: Config) -> Changes:
     return {}
 
 
+def _check_give_back(giving_back: GiveBack, config: Config) -> Changes:
+    if len(giving_back.leases) > config.batch_max:
+        raise TooLarge(f"one pop has up to {config.batch_max:,} leases; got {len(giving_back.leases):,}")
+    return {}
+
+
 def _check_schedule(schedule: PutSchedule, config: Config) -> Changes:
     return {"job": check_schedule(schedule, config.record_bytes_max)}
 
@@ -254,6 +260,7 @@ _whole: dict[type[Operation], Callable[[Any, Config], Changes] | None] = {
     Trace: _check_trace,
     Ack: None,
     Extend: None,
+    GiveBack: _check_give_back,
     Load: _check_load,
     Unstage: None,
     Enqueue: _check_jobs,

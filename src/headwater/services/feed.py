@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headwater.clock import SECOND, Timestamp
+from headwater.clock import Timestamp
 from headwater.config import MIB
 from headwater.errors import FilterTooLarge, HeadwaterError
 from headwater.filters import Expression, Predicate, Weight
@@ -431,8 +431,7 @@ class Feed:
                 if subscription.sees is None or subscription.sees(images[1] or images[0] or {}):
                     subscription.take(event)
                     told += 1
-        if told:
-            self._watch.told(self.collection, told, (self._queues.clock.now() - place[3]) / SECOND)
+        self._watch.spread(self.collection, told)
 
     def _stop_all(self, reason: str) -> None:
         for subscription in list(self._subscriptions):

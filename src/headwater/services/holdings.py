@@ -88,6 +88,8 @@ class Holdings:
     async def close(self) -> None:
         """Give back everything that is held; from now on nobody takes more."""
         self._is_closing = True
+        # Whoever was cancelled in this turn of the loop learns of it first, and says what is on its way to them.
+        await asyncio.sleep(0)
         holders = list(self._open)
         for holder in holders:
             holder.end()

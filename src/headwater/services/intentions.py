@@ -22,15 +22,14 @@ import msgspec
 from headwater.clock import MILLISECOND, SECOND, Clock
 from headwater.errors import HeadwaterError, Overloaded
 from headwater.log.committer import CommittedResult
-from headwater.log.operations import Ack, Pop, Popped, Touch
-from headwater.model.cursor import Outcome
+from headwater.log.operations import Operation, Pop, Popped, Touch
 from headwater.model.histogram import Histogram
 from headwater.model.names import Lsn
 from headwater.model.principal import Principal
 from headwater.outage import OUTAGES, PAUSE_SECONDS, tell
 from headwater.services.deadlines import Deadlines
 from headwater.services.follow import Followers
-from headwater.services.messages import ack_of
+from headwater.services.giving_back import releases
 from headwater.services.pop_keys import Key, is_wanted, key_of, selection_of
 from headwater.services.pop_lines import Intention, IsKnown, Line
 from headwater.stores.contract import Store
@@ -68,7 +67,7 @@ class Intentions:
     def __init__(
         self,
         pop: Callable[[Sequence[Pop]], Sequence[asyncio.Future[CommittedResult[Popped]]]],
-        give_back: Callable[[Ack], None],
+        give_back: Callable[[Operation], None],
         store: Store,
         followers: Followers,
         clock: Clock,
@@ -156,7 +155,7 @@ class Intentions:
             self._leave(number, key)
             answer = intention.answer
             if answer.done() and not answer.cancelled() and answer.exception() is None:
-                self._return(answer.result(), key)
+                self._return(answer.result(), operation)
             raise
 
     def waiting_for(self, operation: Pop) -> int:
@@ -171,11 +170,11 @@ class Intentions:
         if line is not None:
             self._serve(key, line)
 
-    def _return(self, popped: Popped, key: Key) -> None:
+    def _return(self, popped: Popped, operation: Pop) -> None:
         """Give records back that nobody will work on, without burning an attempt."""
-        for report in releases(popped, key.database):
+        for giving_back in releases(popped, operation):
             try:
-                self._give_back(report)
+                self._give_back(giving_back)
             except HeadwaterError as error:
                 log.warning("records for a caller who has left come back when their lease runs out: %s", error)
 
@@ -353,7 +352,7 @@ class Intentions:
             self.delivery.observe(max(self._clock.now() - popped.batches[0].written_at[-1], 0) / SECOND)
             intention.answer.set_result(popped)
         else:
-            self._return(popped, intention.key)
+            self._return(popped, intention.operation)
 
     def _end_turn(self, key: Key, line: Line) -> None:
         line.busy = False
@@ -491,10 +490,3 @@ def shared(operation: Pop, others: int) -> Pop:
     if not others or operation.partitions == 1 or operation.batch == 1:
         return operation
     return msgspec.structs.replace(operation, sharers=others)
-
-
-def releases(popped: Popped, database: str) -> list[Ack]:
-    """The reports that give back what was leased for somebody who has left, without burning an attempt. What is
-    repeated stays with whoever asked first, and may work on it."""
-    batches = [] if popped.is_repeated else [batch for batch in popped.batches if batch.token]
-    return [ack_of(batch, database, outcomes=dict.fromkeys(batch.offsets, Outcome.RELEASED)) for batch in batches]

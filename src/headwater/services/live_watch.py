@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from headwater.clock import SECOND, Timestamp
 from headwater.config import Durability
 from headwater.errors import HeadwaterError
 from headwater.log.operations import Push
@@ -81,11 +82,14 @@ class LiveWatch:
                 "slow", "a change of %s took %.0f ms to match: %s filters tried", collection, seconds * 1e3, tried
             )
 
-    def told(self, collection: str, watchers: int, age_seconds: float) -> None:
-        """A change was told to so many."""
-        self.counts["live_events"] += watchers
-        if age_seconds > LATE_SECONDS:
-            self.counts["live_events_late"] += watchers
+    def told(self, written_at: Timestamp) -> None:
+        """A change of this time was told to one subscription."""
+        self.counts["live_events"] += 1
+        if self._queues.clock.now() - written_at > LATE_SECONDS * SECOND:
+            self.counts["live_events_late"] += 1
+
+    def spread(self, collection: str, watchers: int) -> None:
+        """A change concerned so many."""
         if watchers > MANY_WATCHERS:
             self.sample("many", "a change of %s went to %s subscriptions", collection, watchers)
 

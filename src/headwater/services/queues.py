@@ -12,7 +12,7 @@ from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import Closed, HeadwaterError
 from headwater.log.committer import CommittedPush, CommittedResult, Committer
-from headwater.log.group_operations import ReleaseLeases
+from headwater.log.group_operations import GiveBack, GivenBack, ReleaseLeases
 from headwater.log.operations import (
     Ack,
     Acked,
@@ -31,8 +31,9 @@ from headwater.model.names import Lsn
 from headwater.model.selection import Selection
 from headwater.services.admission import admit
 from headwater.services.follow import Followers, Limits, Step, Steps
+from headwater.services.giving_back import releases
 from headwater.services.holdings import Holdings
-from headwater.services.intentions import Intentions, releases, shared
+from headwater.services.intentions import Intentions, shared
 from headwater.services.life import Life
 from headwater.services.pop_lines import IsKnown
 from headwater.services.verbs import Verbs, check_push
@@ -42,7 +43,7 @@ from headwater.stores.questions import Answer, FindIdentity, FindLane, FindLastL
 log = logging.getLogger(__name__)
 
 # After these, records may be free that somebody waits for, though none was added.
-_freeing = {ReleaseLeases, Seek, Transaction}
+_freeing = {GiveBack, ReleaseLeases, Seek, Transaction}
 
 
 class Queues(Verbs):
@@ -174,14 +175,14 @@ class Queues(Verbs):
         try:
             await self._settled(reports, settling)
         except (HeadwaterError, asyncio.CancelledError):
-            self.give_back(popped, operation.database)
+            self.give_back(popped, operation)
             raise
         return popped
 
-    def give_back(self, popped: Popped, database: str) -> None:
+    def give_back(self, popped: Popped, operation: Pop) -> None:
         """Let others have what was leased for somebody who will not work on it."""
-        for report in releases(popped, database):
-            self.submit_and_forget(report)
+        for giving_back in releases(popped, operation):
+            self.submit_and_forget(giving_back)
 
     async def settle(self, reports: Sequence[Ack]) -> None:
         """Hand reports in and wake whoever waits for what they set free."""
@@ -236,15 +237,16 @@ class Queues(Verbs):
         if answer.cancelled() or answer.exception() is not None:
             return
         result = answer.result().result
-        if type(result) is Acked and result.waiting:
+        if (type(result) is Acked and result.waiting) or (type(result) is GivenBack and result.leases):
             self.intentions.committed_elsewhere()
 
     def _take_back(self, operation: Operation, result: object) -> None:
         """A pop whose caller has left: others get what was leased for it."""
-        if type(result) is not Popped:
+        if type(result) is not Popped or not isinstance(operation, Pop):
             return
         try:
-            self.give_back(result, operation.database)
+            for giving_back in releases(result, operation):
+                self._committer.submit(giving_back, self._standing, is_late=True).add_done_callback(self._look_at)
         except Closed:
             log.warning("a pop was left while Headwater was closed; its lease runs out by itself")
 

@@ -100,12 +100,10 @@ class PopRequest(PopForm, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class PopResponse(Struct, frozen=True):
-    """What a pop got; `now` is the server's time, so that a client can tell how long a lease holds. It is repeated when
-    an earlier pop with the same key got it."""
+    """What a pop got; `now` is the server's time, so that a client can tell how long a lease holds."""
 
     batches: list[Batch]
     now: Timestamp
-    is_repeated: bool = False
 
 
 class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,6 +15,7 @@ from headwater.doors.access.rates import Allowances
 from headwater.doors.access.reception import KNOWN_SECONDS, Reception
 from headwater.doors.access.tokens import TokenVerifier
 from headwater.doors.access.verifiers import Verified
+from headwater.doors.browser.routes import ROUTES as PAGE_ROUTES
 from headwater.doors.wire import Request, Response
 from headwater.errors import HeadwaterError, StoreBusy
 from headwater.log.tail import Tail
@@ -150,6 +151,16 @@ async def test_what_watches_over_a_server_needs_no_credential_and_gets_no_rights
         assert document(response)["scopes"] == []
         assert document(response)["queues"] == []
     for path in ("/metrics", "/health/", "/healthy", "//health", "/HEALTH"):
+        assert (await scene.door(visit(path))).status == 401
+
+
+async def test_what_pages_are_made_of_needs_no_credential_and_gets_no_rights(scene: Scene) -> None:
+    """No `import` of a page can send one."""
+    for path in [route.path for route in PAGE_ROUTES]:
+        for headers in ({}, bearer("hw_wrong")):
+            response = await scene.door(visit(path, **headers))
+            assert (document(response)["scopes"], document(response)["queues"]) == ([], [])
+    for path in ("/demo", "/headwater", "/headwater.json", "/headwater.js/x", "//demo/todo"):
         assert (await scene.door(visit(path))).status == 401
 
 

@@ -389,6 +389,23 @@ async def test_an_idempotency_key_of_another_brings_nothing_of_theirs(town: Town
     assert victim.secret not in response.body.decode()
 
 
+@pytest.mark.parametrize("border", BORDERS)
+async def test_nobody_gives_back_what_another_has_popped_with_a_key(town: Town, border: str) -> None:
+    victim = town.victims[border]
+    _, town.tokens["owner"] = await town.hw.access_tokens(victim.database).create("owner", SCOPES)
+    popping = {"queue": victim.queue, "group": "fresh", "key": "once", "lease_seconds": 1_000.0}
+    owned = msgspec.json.decode((await town.ask("owner", "POST", "/v1/pop", body=popping)).body)
+    leases = [{name: batch[name] for name in ("partition_id", "group", "token")} for batch in owned["batches"]]
+    giving_back = {"pop_key": "once", "leases": leases}
+    for who, count in ((border, 0), ("owner", 1)):
+        response = await town.ask(who, "POST", "/v1/operations/give-back", body=giving_back)
+        assert (response.status, msgspec.json.decode(response.body)) == (200, {"leases": count})
+    _, town.tokens["sender"] = await town.hw.access_tokens("acme").create("sender", ["publish"])
+    assert (await town.ask("sender", "POST", "/v1/operations/give-back", body=giving_back)).status == 403
+    many = {"pop_key": "once", "leases": leases * 2_000}
+    assert (await town.ask("owner", "POST", "/v1/operations/give-back", body=many)).status in (400, 413)
+
+
 # ── idempotency keys ──
 
 KEYED: dict[str, tuple[str, str, dict[str, Any]]] = {

@@ -102,6 +102,7 @@ def fitting(route: Route, names: Mapping[str, str]) -> dict[str, Any]:
         "lsn": 0,
         "mark": "x",
         "after": 0,
+        "pop_key": "once",
         "since": 0,
         "through": 2**61,
         "collection": "things",

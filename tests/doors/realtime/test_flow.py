@@ -13,6 +13,7 @@ from headwater.doors.realtime.hall import STALLED_LOOKS_MAX, most_first
 from headwater.doors.sessions import Frame, OpenSessions
 from headwater.doors.site import Site
 from headwater.model.watermarks import Pressure, next_pressure
+from tests.contracts.clock import FakeClock
 from tests.doors.realtime.pages import MESSAGES, Page, until
 from tests.waiting import expect_soon_async
 
@@ -49,6 +50,26 @@ async def test_a_client_that_acks_is_told_no_more_than_its_window_until_it_acks(
     await until(lambda: seqs(page)[-1] == 10)
     page.cut()
     other.cut()
+
+
+async def test_what_waits_in_a_window_counts_when_it_is_told(
+    hw: headwater.Headwater, site: Site, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = 3
+    monkeypatch.setattr(flow, "EVENTS_MAX", window)
+    page = Page(site)
+    await page.subscribe()
+    await page.say("ack", {"subId": "s", "seq": -1})
+    for number in range(window + 2):
+        await hw.collection(MESSAGES).create({"n": number})
+    await page.hear("event", window)
+    counts = site.subscriptions.watch.counts
+    assert (counts["live_events"], counts["live_events_late"]) == (window, 0)
+    clock.advance(5)
+    await page.say("ack", {"subId": "s", "seq": 1})
+    await page.hear("event", window + 2)
+    assert (counts["live_events"], counts["live_events_late"]) == (window + 2, 2)
+    page.cut()
 
 
 async def test_who_never_acks_is_told_everything(

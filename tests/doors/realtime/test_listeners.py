@@ -3,11 +3,13 @@ they have them (S3-33, T3-e)."""
 
 import asyncio
 import json
+import signal
 import time
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -17,6 +19,7 @@ from headwater.model.document_rules import DocumentRule
 from tests.doors.live_door import GUARDED_SERVINGS, SERVINGS, LiveDoor
 from tests.doors.realtime.guests import PATIENCE_SECONDS, joined
 from tests.doors.realtime.test_door import behind_guards, make_token
+from tests.scenarios.servers import Server
 from tests.waiting import expect_soon_async
 
 OWN = DocumentRule(pattern="notes", read="owner == auth.sub")
@@ -118,6 +121,99 @@ def test_a_listener_who_was_told_of_a_gap_comes_back_as_browsers_do_and_begins_a
         late.until("resync-required")
         assert late.until("close")["code"] == 1013
         assert late.last_id == ""
+
+
+def test_a_listener_whose_filter_costs_too_much_for_a_document_does_not_come_back_to_it_for_ever(
+    guarded: LiveDoor,
+) -> None:
+    _, token = make_token(guarded, scopes=["documents:read"])
+    notes = guarded.hw.collection("notes")
+    costly = " || ".join(f'text.contains("q{number}")' for number in range(60))
+    address = f"{ADDRESSES[0]}&filter={quote(costly)}"
+    with listening(guarded, address, token) as heard:
+        heard.until("subscribe_ack")
+        run(guarded, notes.create({"text": "q7"}, id="small"))
+        heard.until("event")
+        run(guarded, notes.create({"text": "x" * 250_000}, id="large"))
+        assert heard.until("error")["code"] == "filter_too_large"
+        assert heard.until("close")["code"] == 1008
+        assert heard.last_id == ""
+    run(guarded, notes.delete("large"))
+    with listening(guarded, address, token, heard.last_id) as again:
+        again.until("subscribe_ack")
+        run(guarded, notes.create({"text": "q8"}, id="other"))
+        assert again.until("event")["delta"]["id"] == "other"
+
+
+def test_a_listener_of_a_server_that_stops_goes_on_at_another_from_where_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "headwater.db"
+    first, second = Server(path), Server(path)
+    address = "/realtime/sse?collection=notes"
+    try:
+        with (
+            httpx.Client(base_url=second.url, timeout=PATIENCE_SECONDS) as client,
+            httpx.stream("GET", f"{first.url}{address}", timeout=PATIENCE_SECONDS) as response,
+        ):
+
+            def create(name: str) -> None:
+                made = client.post("/api/v1/databases/main/documents/notes", json={"id": name})
+                assert made.status_code == 201, made.text
+
+            heard = Listener(response)
+            heard.until("subscribe_ack")
+            create("before")
+            heard.until("event")
+            first.tell(signal.SIGTERM)
+            rest = heard.rest()
+            assert "resync-required" not in rest
+            assert "1001" in rest
+            create("meanwhile")
+            headers = {"last-event-id": heard.last_id}
+            with client.stream("GET", address, headers=headers) as again:
+                assert Listener(again).until("event")["delta"]["id"] == "meanwhile"
+    finally:
+        first.stop()
+        second.stop()
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_listener_who_is_cut_before_anything_happened_misses_nothing(guarded: LiveDoor, address: str) -> None:
+    _, token = make_token(guarded, scopes=["documents:read"])
+    notes = guarded.hw.collection("notes")
+    with listening(guarded, address, token) as heard:
+        heard.until("subscribe_ack")
+    run(guarded, notes.create({"owner": "ann"}, id="meanwhile"))
+    with listening(guarded, address, token, heard.last_id) as again:
+        assert again.until("event")["delta"]["id"] == "meanwhile"
+    with listening(guarded, f"{address}&sendSnapshot=true", token) as heard:
+        heard.until("subscribe_ack")
+        assert heard.last_id == "", "the snapshot is still to come, and is not behind any place"
+        heard.until("snapshot")
+        assert heard.last_id
+
+
+def test_a_listener_of_a_room_who_is_cut_before_anything_was_said_misses_nothing(guarded: LiveDoor) -> None:
+    _, token = make_token(guarded, scopes=["subscribe"])
+    address = "/realtime/sse?room=lobby"
+    for name in ("first", "second"):
+        with listening(guarded, address, token) as heard:
+            heard.until("join_ack")
+        run(guarded, guarded.hw.room("lobby").send(name))
+        with listening(guarded, address, token, heard.last_id) as again:
+            assert again.until("room-message")["data"] == name
+    with listening(guarded, f"{address}&since=beginning", token) as heard:
+        heard.until("join_ack")
+        assert heard.last_id == "", "the history is still to come"
+
+
+@pytest.mark.parametrize(("include", "has_data", "has_document"), [("both", 1, 1), ("true", 0, 1), ("false", 0, 0)])
+def test_a_listener_says_how_much_is_told(guarded: LiveDoor, include: str, has_data: bool, has_document: bool) -> None:
+    _, token = make_token(guarded, scopes=["documents:read"])
+    with listening(guarded, f"{ADDRESSES[0]}&includeData={include}", token) as heard:
+        heard.until("subscribe_ack")
+        run(guarded, guarded.hw.collection("notes").create({"owner": "ann"}, id="one"))
+        delta = heard.until("event")["delta"]
+    assert ("data" in delta["doc"], "document" in delta) == (has_data, has_document)
 
 
 @pytest.mark.parametrize("address", ADDRESSES)

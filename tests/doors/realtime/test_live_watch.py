@@ -142,7 +142,7 @@ def test_what_is_slow_large_or_repeated_is_logged_once_in_a_minute(
     with caplog.at_level(logging.WARNING, live_watch.__name__):
         for _ in range(100):
             watch.matched("notes", 0.06, 1_000, 1)
-            watch.told("notes", 20_000, 0.0)
+            watch.spread("notes", 20_000)
             watch.resumed("main", "ann", "notes", is_kept=True)
         assert len(caplog.records) == 3
         now[0] = SAMPLE_SECONDS

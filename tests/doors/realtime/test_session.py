@@ -145,6 +145,32 @@ async def test_a_credential_that_is_revoked_ends_its_sessions_within_a_second() 
             session.closed(1000)
 
 
+async def test_those_who_leave_while_credentials_are_looked_at_keep_nobody_from_it() -> None:
+    with standing_still() as clock:
+        desk = Desk("ann", "bob", "cid")
+        hall = make_hall(SPOKEN)
+        sessions, peers = {}, {}
+        for name in ("ann", "bob", "cid"):
+            sessions[name], peers[name] = visit(hall, desk)
+            await say(sessions[name], "auth", {"token": f"hw_{name}"})
+        identify = desk.identify
+
+        async def as_bob_leaves(credential: str) -> Principal:
+            if credential == "hw_ann":
+                sessions["bob"].closed(1000)
+            return await identify(credential)
+
+        for session in sessions.values():
+            session.identify = as_bob_leaves
+        del desk.tokens["hw_cid"]
+        await clock.advance(1.0)
+        await settle()
+        assert peers["cid"].closed_with == (CloseCode.POLICY_VIOLATED, "unauthenticated")
+        assert peers["ann"].is_open()
+        sessions["ann"].closed(1000)
+        sessions["cid"].closed(1008)
+
+
 async def test_what_a_token_may_do_is_looked_at_again() -> None:
     with standing_still() as clock:
         hall, desk = make_hall(SPOKEN), Desk("ann")

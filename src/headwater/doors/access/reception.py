@@ -32,6 +32,7 @@ from headwater.doors.wire import (
     Handler,
     Request,
     Response,
+    is_for_pages,
     is_lasting,
     not_delivered,
     problem_response,
@@ -116,7 +117,7 @@ class Reception:
 
     async def __call__(self, request: Request) -> Response:
         """The routes' answer, or a refusal."""
-        if request.path in OPEN_PATHS:
+        if request.path in OPEN_PATHS or is_for_pages(request.path):
             return await self._handler(msgspec.structs.replace(request, principal=NOBODY))
         if is_lasting(request.path):
             request = msgspec.structs.replace(request, identify=partial(self.identify, request))

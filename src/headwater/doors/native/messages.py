@@ -147,12 +147,12 @@ async def pop(site: Site, request: Request, body: PopRequest) -> Response:
         await are_pops_held_off(site, request, seconds)
         return json_response(PopResponse([], site.clock.now()))
     popped = await site.queues.pop_batches(operation, seconds, reports, parked=request.park, is_known=request.is_known)
-    response = json_response(PopResponse(popped.batches, site.clock.now(), popped.is_repeated))
+    response = json_response(PopResponse(popped.batches, site.clock.now()))
     if not popped.batches:
         return response
     if operation.auto_ack:
         return msgspec.structs.replace(response, done=True)
-    return Response(body=response.body, undelivered=lambda: site.queues.give_back(popped, operation.database))
+    return Response(body=response.body, undelivered=lambda: site.queues.give_back(popped, operation))
 
 
 async def report(site: Site, request: Request, body: ReportRequest) -> Response:

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+from msgspec import structs
+
 from headwater.doors.listing import group_pages, list_response, queue_pages
 from headwater.doors.native.rules import Rule
-from headwater.doors.site import Site
+from headwater.doors.site import Site, key_of
 from headwater.doors.wire import Request, Response
 from headwater.errors import InvalidOption
-from headwater.log.group_operations import ConfigureGroup, ReleaseLeases
+from headwater.log.group_operations import ConfigureGroup, GiveBack, ReleaseLeases
 from headwater.log.operations import (
     Configure,
     DeleteGroup,
@@ -42,6 +44,11 @@ async def _check_trace(site: Site, request: Request, trace: Trace) -> Trace:
     return trace
 
 
+async def _own_pop_key(site: Site, request: Request, giving_back: GiveBack) -> GiveBack:
+    """Keys are whose they are: nobody gives back what somebody else popped."""
+    return structs.replace(giving_back, pop_key=key_of(request, giving_back.pop_key))
+
+
 async def _check_switch(site: Site, request: Request, switch: SetSwitch) -> SetSwitch:
     """Other switches have routes of their own."""
     if switch.name != MEMORY_SWITCH:
@@ -66,6 +73,7 @@ OPERATIONS: dict[type[Operation], Rule] = {
     Purge: Rule(scope=Scope.ADMIN, queue="queue"),
     SetSwitch: Rule(scope=Scope.ADMIN, whole=True, check=_check_switch, show=_switched),
     Trace: Rule(scope=Scope.CONSUME, partition=True, check=_check_trace),
+    GiveBack: Rule(scope=Scope.CONSUME, check=_own_pop_key),
 }
 
 

@@ -16,7 +16,7 @@ from headwater.doors.queen.shapes import PoppedMessage, PopQuery, PopResponse
 from headwater.doors.site import Site, check_use, key_of
 from headwater.doors.wire import NOTHING, Request, Response, json_response
 from headwater.errors import InvalidOption
-from headwater.log.operations import Batch, Pop, Popped
+from headwater.log.operations import Batch, Pop
 from headwater.model.principal import Scope, require_all
 
 # A client that leaves the size of a batch to the server gets this many at most.
@@ -59,7 +59,8 @@ async def _pop(site: Site, request: Request, query: PopQuery, queue: str, partit
     response = json_response(answer_of(popped.batches))
     if operation.auto_ack:
         return structs.replace(response, done=True)
-    return _returnable(site, response, popped, operation.database)
+    # With a way to give the messages back if the client turns out to be gone.
+    return Response(body=response.body, undelivered=lambda: site.queues.give_back(popped, operation))
 
 
 def operation_of(site: Site, request: Request, query: PopQuery, queue: str, partition: str) -> Pop:
@@ -105,11 +106,6 @@ def subscription_of(site: Site, query: PopQuery) -> tuple[str, Timestamp | None]
     if query.subscription_from == "now":
         return "new", None
     return "all", parse_time("subscriptionFrom", query.subscription_from)
-
-
-def _returnable(site: Site, response: Response, popped: Popped, database: str) -> Response:
-    """The response, with a way to give the messages back if the client turns out to be gone."""
-    return Response(body=response.body, undelivered=lambda: site.queues.give_back(popped, database))
 
 
 def answer_of(batches: Sequence[Batch]) -> PopResponse:

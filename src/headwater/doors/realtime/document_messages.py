@@ -5,7 +5,7 @@ from zlib import crc32
 
 import msgspec
 
-from headwater.doors.realtime.envelope import MessageId, tell
+from headwater.doors.realtime.envelope import MessageId, answer, tell
 from headwater.doors.sessions import Frame
 from headwater.model.document import Condition, Document, decode_flat, own_fields
 from headwater.services.feed import Event
@@ -146,6 +146,13 @@ def mark_of(reading: str, identity: str) -> str:
     (`Wanted.reading`; nothing where that does not depend on who asks), and in which store: one that is put back from a
     backup counts once more from where the backup was."""
     return f"-{reading}@{identity}" if reading else f"@{identity}"
+
+
+def ack_frame(id: MessageId, seq: int, token: str, mark: str | None) -> Frame:
+    """The answer to `subscribe`. With a mark, a listener who is cut before anything else was told goes on from here:
+    there is no more to the beginning."""
+    place = None if mark is None else f"{seq}{mark}"
+    return answer("subscribe_ack", SubscribeAck(id, MATCHER_VERSION, seq, token), id, event_id=place)
 
 
 def snapshot_frame(id: MessageId, documents: list[Document], seq: int | None, mark: str = "") -> Frame:

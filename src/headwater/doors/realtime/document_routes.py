@@ -16,6 +16,7 @@ from headwater.model.document import check_collection
 from headwater.model.names import DATABASE_DEFAULT
 from headwater.model.principal import Scope
 from headwater.model.watermarks import Pressure
+from headwater.services.resume_tokens import IncludeData
 from headwater.services.subscriptions import Wanted, check_may_follow
 
 LISTENER = "sse"
@@ -28,7 +29,7 @@ class LiveListenQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
 
     collection: str
     filter: str = ""
-    include_data: bool | None = None
+    include_data: IncludeData = None
     send_snapshot: bool = False
     checksum: bool = False
 

@@ -22,9 +22,9 @@ from headwater.doors.realtime.document_messages import (
     Stream,
     StreamEvent,
     Subscribe,
-    SubscribeAck,
     Unsubscribe,
     Unsubscribed,
+    ack_frame,
     event_frame,
     mark_of,
     snapshot_frame,
@@ -53,7 +53,6 @@ from headwater.services.feed import Event, Known, Subscription
 from headwater.services.replication import Pulled, Replica
 from headwater.services.resume_tokens import IncludeData, Resumable
 from headwater.services.subscriptions import (
-    MATCHER_VERSION,
     NOT_KEPT,
     OVERLOADED,
     Budget,
@@ -203,6 +202,7 @@ class Follower:
         if self.window is not None:
             self.window.note(event.seq, len(frame.data), asyncio.get_running_loop().time())
         self.session.send(frame)
+        subscriptions_of(self.session).watch.told(event.written_at)
 
     def ack(self, seq: int) -> None:
         """The client has everything up to here."""
@@ -257,6 +257,7 @@ class StreamFollower(Follower):
         told = Document(event.collection, change.id, change.version, change.op == "delete", change.after, event.lsn)
         told = told.tombstone() if event.has_left else told
         self.send(Pulled([told], self._replica.reached(told)))
+        subscriptions_of(self.session).watch.told(event.written_at)
 
     def send(self, pulled: Pulled) -> None:
         """Documents that were written."""
@@ -343,7 +344,8 @@ async def subscribe(session: RealtimeSession, id: MessageId, payload: Subscribe)
     )
     subscription = await begin(follower, wanted, expression)
     try:
-        session.send(answer("subscribe_ack", SubscribeAck(id, MATCHER_VERSION, subscription.feed.seq, token), id))
+        begins_here = payload.last_seq is None and not payload.send_snapshot
+        session.send(ack_frame(id, subscription.feed.seq, token, follower.mark if begins_here else None))
         if payload.last_seq is not None:
             last = Offset(payload.last_seq)
             said = Said(reading if payload.reading is None else payload.reading, payload.identity)

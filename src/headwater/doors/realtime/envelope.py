@@ -74,9 +74,9 @@ def tell(type: str, payload: object, *, event_id: str | None = None) -> Frame:
     return Frame(_encoder.encode(_Told(type, payload)).decode(), event=type, id=event_id)
 
 
-def answer(type: str, payload: object, id: MessageId) -> Frame:
-    """An answer to the message with this id."""
-    return Frame(_encoder.encode(_Answer(id, type, payload)).decode(), event=type)
+def answer(type: str, payload: object, id: MessageId, *, event_id: str | None = None) -> Frame:
+    """An answer to the message with this id; `event_id` as for `tell`."""
+    return Frame(_encoder.encode(_Answer(id, type, payload)).decode(), event=type, id=event_id)
 
 
 def trouble(error: HeadwaterError, id: MessageId) -> Frame:

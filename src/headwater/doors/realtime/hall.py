@@ -240,7 +240,9 @@ class Hall:
         """Ask for each credential whether it is still good. What was verified a moment ago is known without a look."""
         try:
             for credential, sessions in list(self._by_credential.items()):
-                await self._check(credential, next(iter(sessions)))
+                # They may all have gone while others were asked for.
+                if (one := next(iter(sessions), None)) is not None:
+                    await self._check(credential, one)
         finally:
             self._checking = None
 

@@ -225,7 +225,9 @@ async def join(session: RealtimeSession, id: MessageId, payload: Join) -> None:
     )
     if not payload.quiet and not stays:
         await rooms.connect(live, member)
-    session.send(answer("join_ack", acknowledged, id))
+    # A listener who is cut before anything else was told goes on from here, unless there is more to the beginning.
+    place = place_of(acknowledged.offset, live.epoch) if since == "now" else None
+    session.send(answer("join_ack", acknowledged, id, event_id=place))
     if since != "now":
         await catch_up(rooms.kept, seat, since, payload.epoch)
     seat.go_live()

@@ -13,6 +13,7 @@ from headwater.doors.site import Site
 from headwater.doors.websocket import asks_for_websocket
 from headwater.doors.wire import Refused, Request, Response
 from headwater.errors import InvalidOption
+from headwater.services.resume_tokens import IncludeData
 
 
 async def open_websocket(site: Site, request: Request) -> Response:
@@ -37,7 +38,7 @@ class ListenQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     epoch: str = ""
     collection: str = ""
     filter: str = ""
-    include_data: bool | None = None
+    include_data: IncludeData = None
     send_snapshot: bool = False
     checksum: bool = False
 

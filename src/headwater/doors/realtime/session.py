@@ -33,6 +33,7 @@ import msgspec
 from headwater.config import KIB
 from headwater.doors.access.rates import address_key
 from headwater.doors.realtime.envelope import (
+    NO_PLACE,
     Envelope,
     MessageId,
     answer,
@@ -201,8 +202,12 @@ class RealtimeSession:
             pause = min(2 * pause, TAKEN_PAUSE_SECONDS_MAX)
 
     def fail(self, error: HeadwaterError, id: MessageId) -> None:
-        """Tell the client what became of its message. Who only listens had but that one: the conversation ends."""
-        self._peer.send(trouble(error, id))
+        """Tell the client what became of its message. Who only listens had but that one: the conversation ends, and
+        what fails again and again at a place is not gone on with from there."""
+        frame = trouble(error, id)
+        if self._only_listens and not error.retryable:
+            frame.id = NO_PLACE
+        self._peer.send(frame)
         if self._only_listens:
             self._peer.close(CloseCode.TRY_AGAIN_LATER if error.retryable else CloseCode.POLICY_VIOLATED, error.code)
 

@@ -1,5 +1,6 @@
 """Idempotency keys, under the write lock: what was done under each, and the answer that it got."""
 
+from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
 
@@ -7,6 +8,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import HeadwaterError, KeyReused, StoreDamaged
+from headwater.log.group_operations import GiveBack
 from headwater.log.job_operations import CancelJobs, RetryJobs
 from headwater.log.operations import Operation, Pop, Popped, Push, Transacted, Transaction, result_type
 from headwater.model.idempotency import fingerprint, given_key, plain_key, whole_key
@@ -35,6 +37,7 @@ class Applied:
     def foresee(self, operations: Sequence[Operation]) -> list[Read]:
         """What is looked up for operations with a key."""
         places = [(one.database, key) for one in operations if one.key for key in (one.key, plain_key(one.key))]
+        places += [(one.database, one.pop_key) for one in operations if isinstance(one, GiveBack)]
         return [Read("find_applied", place) for place in places]
 
     def answered_before(self, operation: Operation, first: Operation | None) -> object:
@@ -80,6 +83,9 @@ class Applied:
 
     def remember(self, operations: Sequence[Operation], results: list[object], now: Timestamp) -> None:
         """Keep the answers that keys got now, and give those that were kept."""
+        same = Counter(
+            (one.database, one.key) for one, result in zip(operations, results, strict=True) if result is SAME_KEY
+        )
         for index, operation in enumerate(operations):
             result = results[index]
             if not operation.key or result is SAME_KEY or isinstance(result, HeadwaterError):
@@ -90,10 +96,24 @@ class Applied:
             if isinstance(operation, Pop) and isinstance(result, Popped):
                 if not result.batches:
                     continue  # Nothing is no answer yet: whoever waits goes on asking, with the same key.
-                result = kept_of(result)
+                result = kept_of(result, 1 + same[operation.database, operation.key])
             answer = msgspec.json.encode(result).decode()
             row = (operation.database, operation.key, _kind(operation), answer, _fingerprint(operation), now)
             self._connection.run(self._sql.add_applied, row)
+
+    def kept_pop(self, database: str, key: str) -> KeptPop | None:
+        """What is kept of a pop with this key; None when that is another operation's, or cannot be read."""
+        row = self._connection.row(self._sql.find_applied, (database, key), AppliedRow)
+        if row is None or not row[0].startswith(f"{Pop.__name__}("):
+            return None
+        try:
+            return msgspec.json.decode(row[1], type=KeptPop)
+        except msgspec.MsgspecError:
+            return None
+
+    def keep_pop(self, database: str, key: str, kept: KeptPop) -> None:
+        """Keep something else of a pop."""
+        self._connection.run(self._sql.change_applied, (msgspec.json.encode(kept).decode(), database, key))
 
 
 class Remembered(msgspec.Struct, frozen=True):

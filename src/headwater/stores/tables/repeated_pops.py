@@ -1,22 +1,30 @@
 """A pop that is asked for again with its key, because its answer was lost: the same leases, their records read anew.
 
-A key keeps where the records are and not the records, so that it costs a line, however much was handed out.
+A key keeps where the records are and not the records, so that it costs a line, however much was handed out. It counts
+who was answered: a lease that several have goes back when the last of them leaves.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.log.operations import Batch, Pop, Popped
+from headwater.log.group_operations import GiveBack, GivenBack, LeaseName
+from headwater.log.operations import Ack, Batch, Pop, Popped
 from headwater.model import cursor as rules
-from headwater.model.cursor import Cursor
+from headwater.model.cursor import Cursor, Outcome
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record
 from headwater.stores.tables.catalog import Catalog, Partition
 from headwater.stores.tables.cursors import Cursors
+from headwater.stores.tables.reports import Reports
 from headwater.stores.tables.segments import Segments
+from headwater.stores.tables.subject import Handlers, Phase, Subject
+
+if TYPE_CHECKING:
+    from headwater.stores.tables.applied import Applied
 
 
 class KeptLease(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -36,16 +44,21 @@ class KeptPop(msgspec.Struct, frozen=True, omit_defaults=True):
 
     leases: list[KeptLease] = []
     batches: list[Batch] = []
+    answered: int = 1
 
 
-def kept_of(popped: Popped) -> KeptPop:
-    """What is kept of an answer."""
-    return KeptPop(leases=[_lease_of(batch) for batch in popped.batches])
+def kept_of(popped: Popped, answered: int) -> KeptPop:
+    """What is kept of an answer that so many got."""
+    return KeptPop(leases=[_lease_of(batch) for batch in popped.batches], answered=answered)
 
 
 def _lease_of(batch: Batch) -> KeptLease:
     about = (batch.partition_id, batch.group, batch.token, batch.lease_until, batch.attempts)
     return KeptLease(*about, list(_runs(batch.offsets)), batch.lost)
+
+
+def _name_of(lease: KeptLease) -> LeaseName:
+    return LeaseName(lease.partition_id, lease.group, lease.token)
 
 
 def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -62,13 +75,49 @@ def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield first, count
 
 
-class RepeatedPops:
-    """Answers pops that were answered before, under the write lock."""
+class RepeatedPops(Subject):
+    """Answers pops that were answered before, and takes back what they got, under the write lock."""
 
-    def __init__(self, catalog: Catalog, segments: Segments, cursors: Cursors) -> None:
+    phases = MappingProxyType({GiveBack: Phase.REPORTS})
+
+    def __init__(
+        self, applied: "Applied", catalog: Catalog, segments: Segments, cursors: Cursors, reports: Reports
+    ) -> None:
+        self._applied = applied
         self._catalog = catalog
         self._segments = segments
         self._cursors = cursors
+        self._reports = reports
+
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
+        return {GiveBack: self.give_back}
+
+    def give_back(self, operation: GiveBack, now: Timestamp) -> GivenBack:
+        """One of those who were answered has left."""
+        database, key = operation.database, operation.pop_key
+        kept = self._applied.kept_pop(database, key)
+        if kept is None or set(operation.leases).isdisjoint(map(_name_of, kept.leases)):
+            return GivenBack(0)
+        if kept.answered > 1:
+            self._applied.keep_pop(database, key, msgspec.structs.replace(kept, answered=kept.answered - 1))
+            return GivenBack(0)
+        return GivenBack(sum(self._release(database, lease, now) for lease in kept.leases))
+
+    def _release(self, database: str, lease: KeptLease, now: Timestamp) -> bool:
+        partition = self._catalog.partition_by_id(lease.partition_id)
+        if partition is None or partition.queue.database != database:
+            return False
+        held = rules.still_held(self._cursor(partition, lease.group), lease.token, now)
+        outcomes: dict[int | str, Outcome] = dict.fromkeys(held, Outcome.RELEASED)
+        about = Ack(
+            database=database,
+            partition_id=lease.partition_id,
+            group=lease.group,
+            token=lease.token,
+            outcomes=outcomes,
+        )
+        return bool(outcomes) and self._reports.ack(about, now).lease_ended
 
     def answer(self, operation: Pop, kept: KeptPop, now: Timestamp) -> Popped | None:
         """What a pop got the first time, as far as it is held still. None when nothing of it is: all of its leases are
@@ -76,7 +125,12 @@ class RepeatedPops:
         leases = kept.leases or [_lease_of(batch) for batch in kept.batches]
         batches = [self._batch(operation, lease, now) for lease in leases]
         found = [batch for batch in batches if batch is not None]
-        return Popped(found, is_repeated=True) if found else None
+        if not found:
+            return None
+        if kept.leases:
+            again = msgspec.structs.replace(kept, answered=kept.answered + 1)
+            self._applied.keep_pop(operation.database, operation.key, again)
+        return Popped(found)
 
     def _batch(self, operation: Pop, lease: KeptLease, now: Timestamp) -> Batch | None:
         partition = self._catalog.partition_by_id(lease.partition_id)

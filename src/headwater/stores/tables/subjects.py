@@ -6,6 +6,7 @@ from headwater.clock import Timestamp
 from headwater.config import Config
 from headwater.stores.codec import Codec
 from headwater.stores.tables.access_tokens import AccessTokens
+from headwater.stores.tables.applied import Applied
 from headwater.stores.tables.catalog import Catalog
 from headwater.stores.tables.clock_jumps import ClockJumps
 from headwater.stores.tables.connection import WriterConnection
@@ -23,6 +24,7 @@ from headwater.stores.tables.milestones import Milestones
 from headwater.stores.tables.pops import Pops
 from headwater.stores.tables.pushes import Pushes
 from headwater.stores.tables.queues import Queues
+from headwater.stores.tables.repeated_pops import RepeatedPops
 from headwater.stores.tables.reports import Reports
 from headwater.stores.tables.retention import Retention
 from headwater.stores.tables.segments import Segments
@@ -55,6 +57,8 @@ class Subjects:
         cursors = self.cursors = Cursors(connection, catalog, segments, letters)
         pops = Pops(connection, catalog, segments, cursors, delayed)
         self.reports = Reports(connection, catalog, segments, cursors, pops, delayed)
+        self.applied = Applied(connection)
+        self.repeated_pops = RepeatedPops(self.applied, catalog, segments, cursors, self.reports)
         queues = Queues(connection, catalog, segments, cursors)
         self.access_tokens = AccessTokens(connection)
         self.jobs = Jobs(connection, catalog, segments, path=connection.location)
@@ -71,6 +75,7 @@ class Subjects:
             cursors,
             pops,
             self.reports,
+            self.repeated_pops,
             queues,
             Groups(connection, catalog, cursors, self.reports.clear_partition),
             Retention(connection, catalog, segments, pops.meet_partition, queues.remove),

@@ -12,19 +12,17 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from msgspec import structs
-
 from headwater.clock import Timestamp
 from headwater.config import Config
 from headwater.errors import HeadwaterError, InvalidOption
-from headwater.log.operations import Commit, Operation, Pop, Popped, Pushed, Touch, Transacted, Transaction
+from headwater.log.operations import Commit, Operation, Pop, Pushed, Touch, Transacted, Transaction
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
 from headwater.stores.job_questions import FindJobsReady
-from headwater.stores.tables.applied import SAME_KEY, Applied, Remembered
+from headwater.stores.tables.applied import SAME_KEY, Remembered
 from headwater.stores.tables.connection import WriterConnection
 from headwater.stores.tables.identity import Lose
-from headwater.stores.tables.repeated_pops import KeptPop, RepeatedPops
+from headwater.stores.tables.repeated_pops import KeptPop
 from headwater.stores.tables.segments import SegmentRow
 from headwater.stores.tables.subject import Handler, Phase, Read, Seen, SeenRow, Subject, Together, overriding
 from headwater.stores.tables.subjects import Subjects
@@ -39,8 +37,8 @@ class Writer:
         self._connection = connection
         self._sql = connection.sql
         self._version = -1
-        self._applied = Applied(connection)
         subjects = Subjects(connection, config, codec, origin, lose, self._clock_set_back)
+        self._applied, self._repeated = subjects.applied, subjects.repeated_pops
         self.catalog = subjects.catalog
         self.segments = subjects.segments
         self.pushes = subjects.pushes
@@ -50,7 +48,6 @@ class Writer:
         self.identity = subjects.identity
         self.clock_jumps = subjects.clock_jumps
         self._check_lease = subjects.reports.check_lease
-        self._repeated = RepeatedPops(self.catalog, self.segments, self.cursors)
         self._handlers: dict[type[Operation], Handler] = {Transaction: self._transaction}
         self._at_once: dict[type[Operation], Together] = {}
         self._phases: dict[type[Operation], Phase] = {Transaction: Phase.TRANSACTIONS}
@@ -136,10 +133,7 @@ class Writer:
         self._applied.remember(operations, results, now)
         for index, result in enumerate(results):
             if result is SAME_KEY:
-                first_result = results[firsts[operations[index].database, operations[index].key]]
-                if isinstance(first_result, Popped):
-                    first_result = structs.replace(first_result, is_repeated=True)
-                results[index] = first_result
+                results[index] = results[firsts[operations[index].database, operations[index].key]]
         return results, repeated
 
     def _apply_phases(

@@ -7,6 +7,10 @@ SELECT operation, result, fingerprint FROM hw_applied WHERE database = $1 AND ke
 INSERT INTO hw_applied (database, key, operation, result, fingerprint, applied_at) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (database, key) DO UPDATE SET result = excluded.result, applied_at = excluded.applied_at;
 
+-- name: change_applied
+-- Remember something else of what an idempotency key got.
+UPDATE hw_applied SET result = $1 WHERE database = $2 AND key = $3;
+
 -- name: forget_applied
 -- Drop old idempotency keys.
 DELETE FROM hw_applied WHERE (database, key) IN
