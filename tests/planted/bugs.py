@@ -3420,4 +3420,10 @@ BUGS = [
             "test_a_listener_who_was_told_of_a_gap_comes_back_as_browsers_do_and_begins_anew",
         ),
     ),
+    Bug(
+        "a-place-before-the-beginning",
+        "the first to follow a collection is told a place in the log from before it is followed",
+        (Edit(FEED, "            while behind := await", "            while False and await"),),
+        (f"{LIVE}::test_the_first_to_follow_a_collection_misses_nothing_that_is_written_while_they_begin",),
+    ),
 ]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headwater.clock import Timestamp
-from headwater.config import MIB
+from headwater.config import KIB, MIB
 from headwater.errors import FilterTooLarge, HeadwaterError
 from headwater.filters import Expression, Predicate, Weight
 from headwater.model.document import Document, DocumentChange, changes_queue
@@ -28,7 +28,7 @@ from headwater.services.matching import Filed, Hits, Matcher, Move
 from headwater.services.own_records import Images, document_changes
 from headwater.services.queues import Queues
 from headwater.services.turns import Spending, Turns
-from headwater.stores.questions import ListPartitions, Segment
+from headwater.stores.questions import ListPartitions, ReadPartition, Segment
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,9 @@ SHOWN_MAX = 50_000
 SEARCHED_BYTES_MAX = 8 * MIB
 # What a change costs beside the filters that are tried, in comparisons.
 CHANGE_COST = 20
+# What was written while a feed began is read in parts.
+SEGMENTS_AT_ONCE = 100
+SEGMENT_BYTES_AT_ONCE = 512 * KIB
 LOST = "changes were dropped from the log before they were told"
 BEHIND = "more changes came than could wait while the beginning was read"
 STOPPED = "this server stops to follow the collection"
@@ -345,16 +348,31 @@ class Feed:
     async def start(self) -> None:
         """Begin to follow the log."""
         queue = changes_queue(self.collection)
-        # Asked for before the position is taken: what lies between is told once more to who resumes, and never missed.
-        for partition in await self._queues.ask(ListPartitions(self.database, queue, limit=1)):
-            self.seq = Offset(partition.end - 1)
+        before = await self._queues.ask(ListPartitions(self.database, queue, limit=1))
         following = await self._queues.followers.follow(Selection(self.database, (queue,)))
+        try:
+            self.seq = await self._seq_at(following.position, before[0].end if before else Offset(0))
+        except BaseException:
+            following.close()
+            raise
         self.position = following.position
         if not self._subscriptions:
             following.close()
             return
         self._following = following
         self._task = asyncio.ensure_future(self._run(following))
+
+    async def _seq_at(self, through: Lsn, end: Offset) -> Offset:
+        """The last change up to a commit, when all before `end` are: what came in between is in nobody's beginning, and
+        is not told either."""
+        for partition in await self._queues.ask(ListPartitions(self.database, changes_queue(self.collection), limit=1)):
+            while behind := await self._written(partition.partition_id, end, through):
+                end = Offset(behind[-1].first_offset + len(behind[-1].records))
+        return Offset(end - 1)
+
+    async def _written(self, partition_id: PartitionId, first: Offset, through: Lsn) -> list[Segment]:
+        read = ReadPartition(partition_id, first, SEGMENTS_AT_ONCE, SEGMENT_BYTES_AT_ONCE)
+        return [segment for segment in await self._queues.ask(read) if segment.lsn <= through]
 
     async def _run(self, following: Following) -> None:
         try:

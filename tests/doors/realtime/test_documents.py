@@ -23,7 +23,7 @@ from headwater.model.principal import Principal, Scope
 from headwater.services import feed, subscriptions
 from headwater.services.documents import DocumentList, find_all
 from headwater.services.feed import Subscription
-from headwater.services.follow import Step
+from headwater.services.follow import Following, Step
 from headwater.services.subscriptions import PAGE_DOCUMENTS
 from headwater.stores.contract import Answerer
 from headwater.stores.questions import Question
@@ -506,6 +506,28 @@ async def test_what_is_not_kept_any_more_is_said_and_not_skipped(hw: headwater.H
     await asyncio.sleep(0.05)
     assert not again.all("event")
     again.cut()
+
+
+@pytest.mark.parametrize("before", [0, 3])
+@pytest.mark.parametrize("meanwhile", [1, 250])
+async def test_the_first_to_follow_a_collection_misses_nothing_that_is_written_while_they_begin(
+    hw: headwater.Headwater, page: Page, site: Site, monkeypatch: pytest.MonkeyPatch, before: int, meanwhile: int
+) -> None:
+    """T3-d: changes follow the `seq` of the answer without a gap."""
+    messages, follow = hw.collection(MESSAGES), site.queues.followers.follow
+
+    async def follow_while_others_write(*arguments: Any, **options: Any) -> Following:
+        for _ in range(meanwhile):
+            await messages.create({})
+        return await follow(*arguments, **options)
+
+    for _ in range(before):
+        await messages.create({})
+    monkeypatch.setattr(site.queues.followers, "follow", follow_while_others_write)
+    acked = await page.subscribe()
+    await messages.create({})
+    [event] = await page.hear("event")
+    assert (acked["seq"], event["seq"]) == (before + meanwhile - 1, before + meanwhile)
 
 
 async def test_changes_that_were_dropped_before_they_were_told_are_not_passed_over(page: Page, site: Site) -> None:
