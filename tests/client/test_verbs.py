@@ -319,6 +319,36 @@ async def test_a_lost_lease_is_told_with_the_next_pop(orders: headwater.Queue) -
     assert [message.payload for message in await orders.pop(wait=SOON)] == [2]
 
 
+@pytest.mark.parametrize("key", ["", "k"])
+async def test_a_lost_lease_is_told_before_an_auto_acked_message_is_taken(orders: headwater.Queue, key: str) -> None:
+    """Whoever gets an error gets no messages, and those would come to nobody any more."""
+    await orders.push_many([1, 2])
+    first = await orders.pop()
+    await orders.ack(first)
+    with pytest.raises(LeaseLost):
+        await orders.pop(ack=first, auto_ack=True, idempotency_key=key)
+    assert [message.payload for message in await orders.pop(wait=SOON)] == [2]
+
+
+async def test_acks_go_with_an_auto_acked_pop(orders: headwater.Queue) -> None:
+    await orders.push_many([1, 2], partition="p")
+    first = await orders.pop()
+    assert [message.payload for message in await orders.pop(ack=first, auto_ack=True)] == [2]
+    [group] = await orders.groups()
+    assert (group.lag, group.leased) == (0, 0)
+
+
+async def test_a_pop_hands_out_nothing_that_it_acks(orders: headwater.Queue) -> None:
+    """Not with the key either that brought it."""
+    await orders.push_many([1, 2, 3], partition="p")
+    first = await orders.pop(batch=2, idempotency_key="k")
+    second = await orders.pop(batch=2, idempotency_key="k", ack=first)
+    assert [message.payload for message in second] == [3]
+    assert [lease.records for lease in await orders.leases()] == [1]
+    with pytest.raises(KeyReused, match="the idempotency key of this pop was used for another request"):
+        await orders.pop(batch=2, idempotency_key="k", ack=second)
+
+
 async def test_a_pop_that_acks_is_repeated_with_its_key(orders: headwater.Queue) -> None:
     await orders.push_many([1, 2, 3], partition="p")
     first = await orders.pop()

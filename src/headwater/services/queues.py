@@ -157,6 +157,10 @@ class Queues(Verbs):
 
     async def report_and_pop(self, reports: Sequence[Ack], operation: Pop) -> Popped:
         """Reports on the last batches and the pop of the next, in one commit. Errors of reports are raised after it."""
+        if operation.auto_ack and reports:
+            # What it brings cannot be given back for the error that the caller gets in its place.
+            await self.settle(reports)
+            reports = ()
         settling: list[asyncio.Future[CommittedResult[Acked]]] = []
         if reports:
             together: tuple[Operation, ...] = (*reports, operation)

@@ -10,7 +10,7 @@ from headwater.clock import Timestamp
 from headwater.errors import HeadwaterError, KeyReused, StoreDamaged
 from headwater.log.group_operations import GiveBack
 from headwater.log.job_operations import CancelJobs, RetryJobs
-from headwater.log.operations import Operation, Pop, Popped, Push, Transacted, Transaction, result_type
+from headwater.log.operations import Ack, Operation, Pop, Popped, Push, Transacted, Transaction, result_type
 from headwater.model.idempotency import fingerprint, given_key, plain_key, whole_key
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.repeated_pops import KeptPop, kept_of
@@ -50,9 +50,13 @@ class Applied:
         else:
             return None
         if kind != _kind(operation) or print_before not in (None, _fingerprint(operation)):
-            return KeyReused(
-                f"idempotency key {given_key(operation.key)!r} was used for another request; take a new one"
+            # The key of a report that goes with a pop is nothing that anybody gave.
+            named = (
+                "the idempotency key of this pop"
+                if isinstance(operation, Ack)
+                else f"idempotency key {given_key(operation.key)!r}"
             )
+            return KeyReused(f"{named} was used for another request; take a new one")
         return SAME_KEY if answer is None else _recall(operation, answer)
 
     def _find(self, operation: Operation) -> AppliedRow | None:

@@ -115,18 +115,28 @@ class Writer:
         results: list[object] = [None] * len(operations)
         phases: tuple[list[int], ...] = ([], [], [], [], [])
         firsts: dict[tuple[str, str], int] = {}
+        popped_before: dict[int, KeptPop] = {}
         for index, operation in enumerate(operations):
             if operation.key:
                 first = firsts.setdefault((operation.database, operation.key), index)
                 before = self._applied.answered_before(operation, operations[first] if first < index else None)
                 if type(before) is Remembered and isinstance(operation, Pop):
-                    before = self._popped_before(operation, before.answer, now, SAME_KEY if first < index else None)
-                if before is not None:
+                    # Once the rest is done: what it got may be reported on in this commit, by itself or by others.
+                    popped_before[index] = cast(KeptPop, before.answer)
+                elif before is not None:
                     results[index], applied[index] = before, None
                     continue
             phases[self._phases.get(type(operation), Phase.FIRST)].append(index)
         self._applied.refuse_wholly(operations, results, phases[Phase.PUSHES])
         self._apply_phases(operations, phases, results, now)
+        pops = phases[Phase.POPS]
+        for index, kept in popped_before.items():
+            pop = cast(Pop, operations[index])
+            again = self._popped_before(pop, kept, now, SAME_KEY if firsts[pop.database, pop.key] < index else None)
+            if again is not None:
+                results[index], applied[index] = again, None
+                pops.remove(index)
+        self._apply_at_once(operations, pops, results, now)
         if not firsts:
             return results, False
         repeated = any(type(result) is Remembered for result in results)
@@ -139,7 +149,8 @@ class Writer:
     def _apply_phases(
         self, operations: Sequence[Operation], phases: Sequence[list[int]], results: list[object], now: Timestamp
     ) -> None:
-        first, reports, pushes, transactions, pops = phases
+        """All but the pops, which come last."""
+        first, reports, pushes, transactions, _ = phases
         for index in first:
             results[index] = self._try(operations[index], now)
             self._write_waiting()
@@ -150,7 +161,6 @@ class Writer:
         self._apply_at_once(operations, pushes, results, now)
         for index in transactions:
             results[index] = self._try(operations[index], now)
-        self._apply_at_once(operations, pops, results, now)
 
     def _apply_at_once(
         self, operations: Sequence[Operation], indexes: Sequence[int], results: list[object], now: Timestamp
@@ -170,10 +180,10 @@ class Writer:
         for flush in self._flush:
             flush()
 
-    def _popped_before(self, operation: Pop, kept: object, now: Timestamp, otherwise: object) -> object:
+    def _popped_before(self, operation: Pop, kept: KeptPop, now: Timestamp, otherwise: object) -> object:
         """What a pop got before, read anew; `otherwise` when it may have something else."""
         try:
-            popped = self._repeated.answer(operation, cast(KeptPop, kept), now)
+            popped = self._repeated.answer(operation, kept, now)
         except HeadwaterError as error:
             return error
         return otherwise if popped is None else Remembered(popped)
