@@ -101,6 +101,19 @@ async def test_a_transaction_id_that_came_before_is_a_duplicate(orders: headwate
     assert await payloads(orders) == [1]
 
 
+@pytest.mark.parametrize("delay", [0, 60])
+async def test_a_duplicate_is_not_told_as_written_by_the_push_that_repeats_it(
+    orders: headwater.Queue, delay: float
+) -> None:
+    await orders.push(1, transaction_id="t", delay=delay)
+    await orders.push(2)
+    known, new = await orders.push_many(
+        [headwater.Outgoing(payload=1, transaction_id="t", delay=delay), headwater.Outgoing(payload=3, delay=delay)]
+    )
+    assert (known.duplicate, known.lsn, known.written_at) == (True, None, None)
+    assert (new.duplicate, new.lsn is None, new.written_at is None) == (False, bool(delay), False)
+
+
 async def test_many_messages_go_to_the_partitions_they_name(orders: headwater.Queue) -> None:
     receipts = await orders.push_many([1, headwater.Outgoing(payload=2, partition="b"), 3])
     assert [(receipt.partition, receipt.offset) for receipt in receipts] == [("Default", 0), ("b", 0), ("Default/1", 0)]

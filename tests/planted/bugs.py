@@ -3426,4 +3426,25 @@ BUGS = [
         (Edit(FEED, "            while behind := await", "            while False and await"),),
         (f"{LIVE}::test_the_first_to_follow_a_collection_misses_nothing_that_is_written_while_they_begin",),
     ),
+    Bug(
+        "popped-before-its-acks",
+        "a pop that is repeated with its key is answered before what goes with it, or is reported beside it, is done",
+        (
+            Edit(
+                WRITER,
+                "popped_before[index] = cast(KeptPop, before.answer)\n",
+                "results[index] = self._popped_before(operation, before.answer, now, None)\n"
+                "                    if results[index] is not None:\n"
+                "                        applied[index] = None\n"
+                "                        continue\n",
+            ),
+        ),
+        ("tests/client/test_verbs.py::test_a_pop_hands_out_nothing_that_it_acks",),
+    ),
+    Bug(
+        "auto-acked-beside-an-error",
+        "what a pop with auto_ack takes is gone when a report that goes with it is refused",
+        (Edit("headwater/services/queues.py", "if operation.auto_ack and reports:", "if False:"),),
+        ("tests/client/test_verbs.py::test_a_lost_lease_is_told_before_an_auto_acked_message_is_taken",),
+    ),
 ]

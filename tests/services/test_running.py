@@ -685,6 +685,31 @@ async def test_a_run_ends_when_its_store_closes(tmp_path: Path) -> None:
         assert await left(hw.queue("orders")) == [(1, 1), (2, 1)]
 
 
+async def test_a_store_that_is_closed_under_a_thread_is_no_failure_of_its_handler(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def handle(message: headwater.Message) -> None:
+        begun.set()
+        assert may_end.wait(SOON)
+
+    async with headwater.open(str(tmp_path / "headwater.db")) as hw:
+        await hw.queue("orders").push(1)
+        run = await start(hw.queue("orders"), handle)
+        assert await asyncio.to_thread(begun.wait, SOON)
+    run.cancel()
+    await asyncio.sleep(0)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(run, SOON)
+    told = [record.getMessage() for record in caplog.records]
+    assert [line for line in told if "could not be acked, and comes again" in line]
+    assert not [line for line in told if "a handler failed" in line]
+    async with headwater.open(str(tmp_path / "headwater.db")) as hw:
+        assert await left(hw.queue("orders")) == [(1, 1)]
+
+
 # ── without async ──
 
 

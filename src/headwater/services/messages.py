@@ -44,8 +44,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 class Receipt(msgspec.Struct, frozen=True, gc=False):
     """Where a pushed message is and how safe it is.
 
-    A duplicate has the offset of the first push, or its `due_at`. A message that is only in memory has no place yet,
-    nor has one that is delivered later, at `due_at`.
+    A duplicate has the offset of the first push, or its `due_at`, and no `lsn` and `written_at`. A message that is only
+    in memory has no place yet, nor has one that is delivered later, at `due_at`.
     """
 
     queue: str
@@ -356,7 +356,8 @@ class Receipts(Sequence[Receipt]):
         part = self._part(pushed, place) if pushed.parts else pushed
         if part.due_at is not None or offset < 0:
             return self._to_come(pushed, part, place)
-        where = (part.partition_id, part.lsn, part.written_at)
+        # When the first one was written is not known: this push wrote nothing of it.
+        where = (part.partition_id, None, None) if duplicate else (part.partition_id, part.lsn, part.written_at)
         return Receipt(push.queue, part.partition or push.partition, offset, self._durability, duplicate, *where)
 
     def _to_come(self, pushed: Pushed, part: Pushed, place: int) -> Receipt:
@@ -364,7 +365,7 @@ class Receipts(Sequence[Receipt]):
         offset = pushed.duplicates.get(place)
         known = None if offset is None or offset < 0 else offset
         due_at = part.due_at if offset is None else pushed.due.get(place)
-        where = (part.partition_id, None, part.written_at, due_at)
+        where = (part.partition_id, None, part.written_at if offset is None else None, due_at)
         return Receipt(self._push.queue, part.partition, known, self._durability, offset is not None, *where)
 
     def _offset(self, pushed: Pushed, place: int) -> Offset:

@@ -215,7 +215,7 @@ class Run:
                 let_be(result)
             else:
                 await _finish(result)
-                await message.ack()
+                await _ack_late(message)
             raise
         await _finish(outcome.get())
 
@@ -228,6 +228,14 @@ async def _finish(result: object) -> None:
         result = await result
     if mistake := undone(result):
         raise InvalidOption(mistake)
+
+
+async def _ack_late(message: Message) -> None:
+    """It was done by a thread that nobody waited for any more. Where the store was closed under it, it went back."""
+    try:
+        await message.ack()
+    except HeadwaterError as error:
+        log.warning("%r was handled, but could not be acked, and comes again: %s", message, error)
 
 
 async def _outlast(thread: "asyncio.Future[Any]") -> None:
