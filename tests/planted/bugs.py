@@ -3447,4 +3447,25 @@ BUGS = [
         (Edit("headwater/services/queues.py", "if operation.auto_ack and reports:", "if False:"),),
         ("tests/client/test_verbs.py::test_a_lost_lease_is_told_before_an_auto_acked_message_is_taken",),
     ),
+    Bug(
+        "a-listener-that-is-cut-stays",
+        "a listener that is cut off is waited for until it takes what is on its way, or its connection is given up",
+        (Edit("headwater/doors/event_stream.py", "        self._let_go()\n", ""),),
+        (
+            "tests/doors/realtime/test_listeners.py::"
+            "test_listeners_who_take_nothing_are_cut_off_when_there_is_no_room_for_others",
+        ),
+    ),
+    Bug(
+        "pressure-of-those-who-left",
+        "what waited for clients that have left keeps the next ones out, until somebody stays",
+        (
+            Edit(
+                "headwater/doors/realtime/hall.py",
+                "            self.weigh()\n            for call in self.at_empty:",
+                "            for call in self.at_empty:",
+            ),
+        ),
+        ("tests/doors/realtime/test_flow.py::test_what_waited_for_those_who_have_left_keeps_nobody_out",),
+    ),
 ]

@@ -172,13 +172,15 @@ class AsgiApp:
                 request = msgspec.structs.replace(head, body=body, awaits_body=False)
                 response = await _while_client_stays(self._respond(handler, request), receive)
                 if response is not None:
+                    let_go = asyncio.Event()
                     if request.method != "HEAD":
-                        response = as_event_stream(response, self.sessions, _limits.outbox_bytes_max)
+                        outbox_bytes_max = _limits.outbox_bytes_max
+                        response = as_event_stream(response, self.sessions, outbox_bytes_max, let_go.set)
                     if has_too_much(self.answers, request) and can_be_asked_again(request, response):
                         not_delivered(response)
                         response = too_much_to_take(request_id)
                     with self.answers.holding(owner_of(request), len(response.body)):
-                        await _send(response, scope, receive, send)
+                        await _send(response, scope, receive, send, let_go)
         finally:
             hold.release()
 
@@ -299,12 +301,18 @@ async def _while_client_stays(answering: "Awaitable[Response]", receive: Receive
     return None
 
 
+async def _until(set: asyncio.Event) -> None:
+    await set.wait()
+
+
 async def _left(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _send(response: Response, scope: Event, receive: Receive, send: Send) -> None:
+async def _send(
+    response: Response, scope: Event, receive: Receive, send: Send, let_go: asyncio.Event | None = None
+) -> None:
     headers = [
         (b"content-type", response.content_type.encode("latin-1")),
         (b"cache-control", b"no-store"),
@@ -320,22 +328,22 @@ async def _send(response: Response, scope: Event, receive: Receive, send: Send) 
         body = response.body if with_body else b""
         await send({"type": "http.response.body", "body": body, "more_body": more})
         if more and response.chunks is not None:
-            await _stream(response.chunks, receive, send)
+            await _stream(response.chunks, receive, send, let_go or asyncio.Event())
     except OSError:
         # Since version 2.4 of the protocol this is how a server says that the client is gone.
         not_delivered(response)
 
 
-async def _stream(chunks: AsyncGenerator[bytes, None], receive: Receive, send: Send) -> None:
-    """Send an answer that has no length, until it ends or the client leaves; either way whoever makes it is told."""
+async def _stream(chunks: AsyncGenerator[bytes, None], receive: Receive, send: Send, let_go: asyncio.Event) -> None:
+    """Send an answer that has no length, until it ends, the client leaves or is let go; whoever makes it is told."""
     pumping = asyncio.ensure_future(_pump(chunks, send))
-    leaving = asyncio.ensure_future(_left(receive))
+    ending = {pumping, asyncio.ensure_future(_left(receive)), asyncio.ensure_future(_until(let_go))}
     try:
-        await asyncio.wait({pumping, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        leaving.cancel()
-        pumping.cancel()
-        await asyncio.wait({pumping, leaving})
+        for task in ending:
+            task.cancel()
+        await asyncio.wait(ending)
         await chunks.aclose()
     if not pumping.cancelled():
         pumping.result()

@@ -6,7 +6,7 @@ Whatever carries a response in chunks carries this.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 
@@ -19,11 +19,14 @@ SILENCE_SECONDS = 15.0
 _SIGN_OF_LIFE = b": still here\n\n"
 
 
-def as_event_stream(response: Response, sessions: OpenSessions, outbox_bytes_max: int) -> Response:
-    """The same answer with its session, if it has one, as a stream of events."""
+def as_event_stream(
+    response: Response, sessions: OpenSessions, outbox_bytes_max: int, let_go: Callable[[], None]
+) -> Response:
+    """The same answer with its session, if it has one, as a stream of events. `let_go` ends the connection at once,
+    whatever is on its way to a client that does not take it."""
     if response.session is None:
         return response
-    stream = EventStream(sessions, outbox_bytes_max)
+    stream = EventStream(sessions, outbox_bytes_max, let_go)
     return msgspec.structs.replace(
         response, session=None, content_type=EVENT_STREAM, chunks=stream.chunks(response.session)
     )
@@ -47,8 +50,9 @@ def encode_event(frame: Frame) -> bytes:
 class EventStream:
     """The peer of a session whose client only listens."""
 
-    def __init__(self, sessions: OpenSessions, outbox_bytes_max: int) -> None:
+    def __init__(self, sessions: OpenSessions, outbox_bytes_max: int, let_go: Callable[[], None]) -> None:
         self._sessions = sessions
+        self._let_go = let_go
         self._slowness = Slowness(outbox_bytes_max)
         self._outbox: deque[bytes] = deque()
         self._bytes = 0
@@ -82,9 +86,10 @@ class EventStream:
             self._news.set()
 
     def cut(self) -> None:
-        """Let the client go: what is not on its way yet is dropped."""
+        """Let the client go at once, also if what is on its way to it is never taken."""
         self._outbox.clear()
         self.close(CloseCode.TRY_AGAIN_LATER, "too slow")
+        self._let_go()
 
     def pause(self) -> None:
         """Nothing is read here."""

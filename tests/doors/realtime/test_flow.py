@@ -210,6 +210,20 @@ async def test_short_of_the_hard_mark_who_takes_nothing_for_long_is_let_go(site:
         page.cut()
 
 
+async def test_what_waited_for_those_who_have_left_keeps_nobody_out(site: Site) -> None:
+    """Whoever is refused leaves at once, and so nobody stayed for the next look."""
+    silent = Page(site)
+    silent.peer.waiting = site.realtime.limits.outboxes_bytes_max
+    await silent.subscribe()
+    site.realtime.weigh()
+    assert pressure(site) is Pressure.HARD
+    silent.cut()
+    assert pressure(site) is Pressure.CALM
+    other = Page(site)
+    await other.subscribe()
+    other.cut()
+
+
 def test_who_holds_most_pays_first() -> None:
     held = {"a1": ("ann", 50), "b1": ("bob", 60), "a2": ("ann", 40), "a3": ("ann", 5), "c1": ("cyd", 58)}
     assert list(most_first(held)) == ["a1", "b1", "c1", "a2", "a3"]
@@ -238,7 +252,7 @@ async def test_what_is_on_its_way_to_a_listener_still_waits() -> None:
 
         def closed(self, code: int) -> None: ...
 
-    stream = EventStream(OpenSessions(), 1_000)
+    stream = EventStream(OpenSessions(), 1_000, let_go=lambda: None)
     chunks = stream.chunks(lambda peer: Silent())
     assert await anext(chunks) == b": open\n\n"
     stream.send(Frame("x" * 100))

@@ -4,23 +4,28 @@ they have them (S3-33, T3-e)."""
 import asyncio
 import json
 import signal
+import socket
 import time
 from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
 
+from headwater.config import MIB
+from headwater.doors.edge.limits import Limits
 from headwater.doors.sessions import Slowness
 from headwater.model.document_rules import DocumentRule
-from tests.doors.live_door import GUARDED_SERVINGS, SERVINGS, LiveDoor
+from headwater.model.watermarks import Pressure
+from tests.doors.live_door import GUARDED_SERVINGS, SERVINGS, LiveDoor, Serving, inside_another_app, on_the_edge
 from tests.doors.realtime.guests import PATIENCE_SECONDS, joined
 from tests.doors.realtime.test_door import behind_guards, make_token
 from tests.scenarios.servers import Server
-from tests.waiting import expect_soon_async
+from tests.waiting import expect_soon, expect_soon_async
 
 OWN = DocumentRule(pattern="notes", read="owner == auth.sub")
 ADDRESSES = ("/realtime/sse?collection=notes", "/realtime/v1/databases/main/sse?collection=notes")
@@ -362,6 +367,46 @@ def test_one_commit_lets_nobody_go_who_reads(open_door: LiveDoor, count: int, si
             for number in range(count):
                 assert heard.until("event")["delta"]["id"] == f"n{number}"
                 assert guest.until("event")["delta"]["doc"]["path"] == f"notes/n{number}"
+
+
+# What a client takes within this is long over in a test: nothing else ends those who take nothing.
+FOR_EVER = 86_400.0
+SILENT_SERVINGS: dict[str, Serving] = {
+    "edge": partial(on_the_edge, limits=Limits(send_seconds=FOR_EVER, stuck_seconds=FOR_EVER)),
+    "asgi": inside_another_app,
+}
+
+
+def pressure(door: LiveDoor) -> str:
+    with door.client() as client:
+        lines = client.get("/metrics").text.splitlines()
+    return next(line.rpartition(" ")[2] for line in lines if line.startswith("headwater_realtime_pressure"))
+
+
+@pytest.mark.parametrize("serving", SILENT_SERVINGS)
+def test_listeners_who_take_nothing_are_cut_off_when_there_is_no_room_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, serving: str
+) -> None:
+    """S3-20, S3-21: what was on its way to them kept a server without room until the connection was given up."""
+    monkeypatch.setenv("HEADWATER_REALTIME_OUTBOXES_BYTES_MAX", str(2 * MIB))
+    caplog.set_level("INFO", "headwater")
+    door = LiveDoor(tmp_path / "headwater.db", SILENT_SERVINGS[serving])
+    door.start()
+    with ExitStack() as ending:
+        ending.callback(door.stop)
+        # More than the system takes in for a client that reads nothing.
+        run(door, write_together(door, 40, 250_000))
+        address = urlsplit(door.url)
+        for _ in range(8):
+            silent = ending.enter_context(socket.socket())
+            silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            silent.connect((address.hostname, address.port))
+            path = f"{address.path}{ADDRESSES[0]}&sendSnapshot=true"
+            silent.sendall(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        expect_soon(lambda: any("takes nothing is let go" in line for line in caplog.messages))
+        expect_soon(lambda: float(pressure(door)) == Pressure.CALM)
+        with joined(door.url) as neighbour:
+            neighbour.ask("subscribe", query={"collection": "others"})
 
 
 def test_a_client_that_takes_nothing_is_let_go_once_that_lasts() -> None:

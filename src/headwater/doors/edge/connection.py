@@ -297,7 +297,8 @@ class Connection(asyncio.Protocol):
         keep_alive = arrival.keep_alive and not self._server.stopping
         with_body = arrival.request.method != "HEAD"
         if response.session is not None and with_body:
-            response = as_event_stream(response, self._server.sessions, self._limits.outbox_bytes_max)
+            outbox_bytes_max, let_go = self._limits.outbox_bytes_max, self._transport.abort
+            response = as_event_stream(response, self._server.sessions, outbox_bytes_max, let_go)
         if self._transport.is_closing():
             not_delivered(response)
             return False

@@ -136,6 +136,8 @@ class Hall:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+            # Nobody looks again until somebody stays, and nobody does who is refused for what waited for others.
+            self.weigh()
             for call in self.at_empty:
                 call()
 
