@@ -1,6 +1,8 @@
 """The verbs of a queue, as people use them."""
 
 import asyncio
+import gc
+import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -19,6 +21,7 @@ from headwater.errors import (
     LeaseLost,
     QueueFull,
     QueueMissing,
+    StoreReplaced,
     TooLarge,
 )
 from headwater.log.operations import Operation, Retain
@@ -494,3 +497,26 @@ async def test_a_loss_is_told_with_the_next_message_alone(hw: headwater.Headwate
     await hw.committer.submit(Retain())
     await orders.push_many([4, 5], partition="p")
     assert [(one.payload, one.lost_before) for one in await orders.pop(batch=10)] == [(4, 3), (5, 0)]
+
+
+@pytest.mark.parametrize("cancels", [False, True])
+async def test_no_error_is_left_unseen_when_a_pop_that_acks_fails_or_is_left(tmp_path: Path, cancels: bool) -> None:
+    """The event loop would tell of it later, with a traceback, as of an error that nobody handled."""
+    unseen: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+    async with headwater.open(str(tmp_path / "headwater.db"), housekeeping=False) as hw:
+        orders = hw.queue("orders")
+        await orders.push_many([1, 2])
+        messages = await orders.pop()
+        os.rename(tmp_path / "headwater.db", tmp_path / "elsewhere.db")
+        popping = asyncio.ensure_future(orders.pop(ack=messages))
+        if cancels:
+            await asyncio.sleep(0)
+            popping.cancel()
+        with pytest.raises((StoreReplaced, asyncio.CancelledError)):
+            await popping
+        del popping
+        gc.collect()
+        await asyncio.sleep(0)
+    gc.collect()
+    assert unseen == []

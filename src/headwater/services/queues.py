@@ -169,7 +169,9 @@ class Queues(Verbs):
             popping = self._committer.submit(operation, self._standing)
         try:
             popped: Popped = (await popping).result
-        except asyncio.CancelledError:
+        except (HeadwaterError, asyncio.CancelledError):
+            for settled in settling:
+                settled.add_done_callback(self._look_at)
             # The answer may have come in the same turn of the loop as the word to leave.
             if popping.done() and not popping.cancelled() and popping.exception() is None:
                 self._take_back(operation, popping.result().result)
