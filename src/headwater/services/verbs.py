@@ -162,6 +162,9 @@ class Verbs(ABC):
             ]
             popped = await self.pop_batches(operation, wait_seconds, reports)
             mark_reported(done, Outcome.COMPLETED)
+        if not popped.batches:
+            # Nothing is an answer of a queue that is empty, not of one that was closed meanwhile.
+            self.life.check()
         return messages_of(popped.batches, operation.database, self)
 
     def check_pop(self, operation: Pop) -> None:
