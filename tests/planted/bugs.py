@@ -3468,4 +3468,31 @@ BUGS = [
         ),
         ("tests/doors/realtime/test_flow.py::test_what_waited_for_those_who_have_left_keeps_nobody_out",),
     ),
+    Bug(
+        "a-stream-in-the-order-of-changes",
+        "documents of a commit are told to a stream as they were changed, and its checkpoints skip those of other ids",
+        (
+            Edit(
+                "headwater/doors/realtime/replica_streams.py",
+                "in sorted(commit.items()):",
+                "in commit.items():",
+            ),
+        ),
+        (f"{LIVE}::test_a_stream_that_is_cut_within_a_commit_goes_on_with_the_rest_of_it",),
+    ),
+    Bug(
+        "a-stream-that-had-the-whole-commit",
+        "behind a document of a commit a replica counts as one that was told of all that left with it",
+        (
+            Edit(
+                REPLICATION,
+                "None if self._permit is None else Lsn(document.lsn - 1)",
+                "None if self._permit is None else document.lsn",
+            ),
+        ),
+        (
+            "tests/doors/realtime/test_document_rules.py::"
+            "test_a_stream_that_is_cut_within_a_commit_tells_what_left_with_it",
+        ),
+    ),
 ]

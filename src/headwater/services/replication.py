@@ -151,8 +151,8 @@ class Replica:
         return Lsn(checkpoint.since)
 
     def reached(self, document: Document) -> Checkpoint:
-        """The checkpoint behind a document that was told when it was written."""
-        return self._at(document, None if self._permit is None else document.lsn)
+        """The checkpoint behind a document that was told when it was written; not all of its commit may be told yet."""
+        return self._at(document, None if self._permit is None else Lsn(document.lsn - 1))
 
     def _behind(self, found: list[Document], checkpoint: Checkpoint | None, since: Lsn | None) -> Checkpoint:
         if found:

@@ -76,6 +76,27 @@ async def test_a_stream_from_a_checkpoint_tells_what_left_meanwhile_and_nothing_
     again.cut()
 
 
+async def test_a_stream_that_is_cut_within_a_commit_tells_what_left_with_it(
+    hw: headwater.Headwater, site: Site
+) -> None:
+    notes = hw.collection("notes")
+    for name in ("a", "b"):
+        await notes.create({"owner": "ann"}, id=name)
+    page = Page(site, READER)
+    await page.say("stream", {"collection": "notes", "checkpoint": {"updatedAt": 0, "id": ""}})
+    await page.hear("stream-event")
+    async with hw.transaction() as together:
+        together.collection("notes").update("b", {"owner": "bob", "secret": "x"})
+        together.collection("notes").update("a", {"n": 2})
+    within = (await page.hear("stream-event", 3))[1]
+    assert [one["id"] for one in within["documents"]] == ["a"]
+    page.cut()
+    again = Page(site, READER)
+    await again.say("stream", {"collection": "notes", "checkpoint": within["checkpoint"]})
+    assert (await again.hear("stream-event"))[0]["documents"] == [{"id": "b", "_deleted": True}]
+    again.cut()
+
+
 async def test_rules_that_change_end_a_subscription_at_once_and_say_what_to_do(
     hw: headwater.Headwater, site: Site
 ) -> None:

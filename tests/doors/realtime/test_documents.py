@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 from zlib import crc32
 
+import msgspec
 import pytest
 
 import headwater
 from headwater.config import Durability
-from headwater.doors.realtime.documents import Follower
+from headwater.doors.realtime.documents import Follower, followed_by
 from headwater.doors.realtime.session import RealtimeSession
 from headwater.doors.sessions import Frame
 from headwater.doors.site import Site
@@ -24,7 +25,8 @@ from headwater.services import feed, subscriptions
 from headwater.services.documents import DocumentList, find_all
 from headwater.services.feed import Subscription
 from headwater.services.follow import Following, Step
-from headwater.services.subscriptions import PAGE_DOCUMENTS
+from headwater.services.replication import Checkpoint
+from headwater.services.subscriptions import PAGE_DOCUMENTS, Wanted
 from headwater.stores.contract import Answerer
 from headwater.stores.questions import Question
 from headwater.stores.tables import document_answers
@@ -741,6 +743,28 @@ async def test_a_stream_tells_replicas_of_all_that_is_written_after_a_checkpoint
     await page.say("stream", {"collection": MESSAGES, "checkpoint": behind}, "again")
     last = (await page.hear("stream-event", 4))[3]
     assert [(one["id"], one["_deleted"]) for one in last["documents"]] == [("b", True)]
+
+
+async def test_a_stream_that_is_cut_within_a_commit_goes_on_with_the_rest_of_it(
+    hw: headwater.Headwater, page: Page, site: Site
+) -> None:
+    """T3-c: independent writers share a commit, in any order of ids; one document may be written twice in it."""
+    messages = hw.collection(MESSAGES)
+    await messages.create({"n": 0}, id="c")
+    await page.say("stream", {"collection": MESSAGES}, "live")
+    await until(lambda: "live" in followed_by(page.session).by_id)
+    async with hw.transaction() as together:
+        for name in ("z", "a", "m", "a", "c"):
+            together.collection(MESSAGES).set(name, {"n": name})
+        together.collection(MESSAGES).delete("m")
+    events = await page.hear("stream-event", 4)
+    told = [(one["id"], one["_deleted"]) for event in events for one in event["documents"]]
+    assert told == [("a", False), ("c", False), ("m", True), ("z", False)]
+    replica = site.subscriptions.replica(Wanted(database="main", collection=MESSAGES), None)
+    for count, event in enumerate(events, 1):
+        reached = msgspec.convert(event["checkpoint"], Checkpoint)
+        pulled = await replica.pull(reached, 100, bytes_max=1_000_000)
+        assert [(one.id, one.deleted) for one in pulled.documents] == told[count:]
 
 
 # ── over a real connection ──

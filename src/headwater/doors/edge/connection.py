@@ -80,8 +80,7 @@ class Connection(asyncio.Protocol):
         self._limits = server.limits
         self._loop = asyncio.get_running_loop()
         self._arrivals: list[Arrival | Refusal | Response] = []
-        # What the request that is being read holds, what those hold that wait for their answer, in their order, and
-        # what the one holds that is being answered.
+        # What is held by the request that is being read, by those that wait, in order, and by the one that is answered.
         self._hold: Hold | None = None
         self._holds: list[Hold | None] = []
         self._answering: Hold | None = None

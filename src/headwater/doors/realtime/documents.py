@@ -1,7 +1,6 @@
-"""Documents over the realtime door: live queries, and the stream that replicas live on.
+"""Documents over the realtime door: live queries.
 
     subscribe ─► subscribe_ack, [snapshot …], event …      resume ─► resume-ack, event …      unsubscribe, ack
-    stream    ─► stream-event …
 
 What ends a subscription without the client's doing is said: `resync-required` when there is a gap, `error` with its id
 when it may no longer read. Whether it may is asked with every event.
@@ -17,10 +16,7 @@ from headwater.doors.realtime.document_messages import (
     EventForm,
     Resume,
     ResumeAck,
-    ResyncStream,
     ResyncSubscription,
-    Stream,
-    StreamEvent,
     Subscribe,
     Unsubscribe,
     Unsubscribed,
@@ -45,12 +41,10 @@ from headwater.errors import (
 )
 from headwater.filters import Expression
 from headwater.filters.tree import ALWAYS
-from headwater.model.document import Document, replica_of
 from headwater.model.names import Offset
 from headwater.model.principal import Principal
 from headwater.model.watermarks import Pressure
 from headwater.services.feed import Event, Known, Subscription
-from headwater.services.replication import Pulled, Replica
 from headwater.services.resume_tokens import IncludeData, Resumable
 from headwater.services.subscriptions import (
     NOT_KEPT,
@@ -62,7 +56,7 @@ from headwater.services.subscriptions import (
     Wanted,
     check_may_follow,
 )
-from headwater.services.system_collections import NO_REPLICAS, is_system, seen_by
+from headwater.services.system_collections import is_system, seen_by
 
 KEPT = "documents"
 LOW = "low"
@@ -240,33 +234,6 @@ class Follower:
 
 def _as_json(name: MessageId) -> str:
     return msgspec.json.encode(name).decode()
-
-
-class StreamFollower(Follower):
-    """What is told to one stream."""
-
-    __slots__ = ("_replica",)
-
-    def __init__(self, session: RealtimeSession, id: MessageId, replica: Replica) -> None:
-        super().__init__(session, id, None)
-        self._replica = replica
-
-    def tell(self, event: Event) -> None:
-        """A change. What may not be read any more is gone for the replica, and it does not get the fields."""
-        change = event.change
-        told = Document(event.collection, change.id, change.version, change.op == "delete", change.after, event.lsn)
-        told = told.tombstone() if event.has_left else told
-        self.send(Pulled([told], self._replica.reached(told)))
-        subscriptions_of(self.session).watch.told(event.written_at)
-
-    def send(self, pulled: Pulled) -> None:
-        """Documents that were written."""
-        documents = [replica_of(one) for one in pulled.documents]
-        self.session.send(tell("stream-event", StreamEvent(self.id, documents, pulled.checkpoint)))
-
-    def resync(self, reason: str) -> Frame:
-        """That there is a gap."""
-        return tell("resync-required", ResyncStream(self.id, reason))
 
 
 async def begin(follower: Follower, wanted: Wanted, expression: Expression) -> Subscription:
@@ -449,29 +416,6 @@ async def resume(session: RealtimeSession, id: MessageId, payload: Resume) -> No
         raise
 
 
-async def stream(session: RealtimeSession, id: MessageId, payload: Stream) -> None:
-    """Tell a replica what is written, from a checkpoint on."""
-    wanted = Wanted(database=session.database, collection=payload.collection)
-    if is_system(payload.collection):
-        raise InvalidOption(NO_REPLICAS)
-    service = subscriptions_of(session)
-    replica = service.replica(wanted, session.known.permit(wanted.collection))
-    await replica.identify()
-    follower = StreamFollower(session, id, replica)
-    subscription = await begin(follower, wanted, wanted.expression(session.known))
-    try:
-        if payload.checkpoint is None:
-            subscription.go_live(Known(subscription.feed.position))
-            return
-        async for pulled in service.replicated(subscription, replica, payload.checkpoint, session.taken):
-            follower.send(pulled)
-    except ResyncRequired as gap:
-        follower.end("resync", str(gap))
-    except BaseException:
-        followed_by(session).end(id)
-        raise
-
-
 def unsubscribe(session: RealtimeSession, id: MessageId, payload: Unsubscribe) -> None:
     """End a live query or a stream."""
     was_there = followed_by(session).end(payload.id)
@@ -493,5 +437,4 @@ HANDLERS = {
     "unsubscribe": MessageHandler(Unsubscribe, unsubscribe),
     "resume": MessageHandler(Resume, resume),
     "ack": MessageHandler(Ack, ack),
-    "stream": MessageHandler(Stream, stream),
 }

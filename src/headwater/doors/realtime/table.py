@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from headwater.doors.realtime import documents, rooms
+from headwater.doors.realtime import documents, replica_streams, rooms
 from headwater.doors.realtime.envelope import MessageId
 from headwater.doors.realtime.session import MessageHandler, RealtimeSession
 
@@ -21,4 +21,5 @@ HANDLERS: Mapping[str, MessageHandler] = {
     "heartbeat": MessageHandler(Nothing, take_heartbeat),
     **rooms.HANDLERS,
     **documents.HANDLERS,
+    **replica_streams.HANDLERS,
 }
