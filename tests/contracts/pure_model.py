@@ -98,6 +98,8 @@ class Reader:
     again_to: int = 0
     single: bool = False
     free_at: int = 0
+    # What a report on the last lease brought back: whoever held it may say late that it is done.
+    returned: set[int] = field(default_factory=set)
 
     @property
     def position(self) -> int:
@@ -109,6 +111,7 @@ class Reader:
     def end_lease(self, now: int, delay: int, given_back: bool) -> None:
         assert self.lease is not None
         came_back = bool(self.lease.came_back)
+        self.returned = set(self.lease.came_back)
         self.lease = None
         if not came_back:
             self.count = 1
@@ -293,6 +296,7 @@ class PureLog:
             reader.forget_count()
         reader.count += 1
         reader.token = token
+        reader.returned = set()
         reader.single = reader.single or offsets[-1] + 1 < reader.again_to
         reader.lease = Lease(token, offsets, until, set(offsets))
         return reader.count, lost
@@ -305,13 +309,36 @@ class PureLog:
             raise Refused("lease_lost")
         return reader
 
-    def settle(self, group: str, name: str, token: int, outcomes: dict[int, str], now: int) -> tuple[bool, list[int]]:
+    def late(self, group: str, name: str, token: int) -> set[int]:
+        """What the last lease of this token brought back, as far as nobody has leased it or done it since."""
+        reader = self.readers[group].get(name)
+        if reader is None or reader.lease is not None or reader.token != token:
+            return set()
+        return {offset for offset in reader.returned - reader.done if offset >= reader.floor}
+
+    def settle_late(self, group: str, name: str, outcomes: dict[int, str]) -> tuple[bool, list[int]]:
+        """Done after all, by whoever held the last lease."""
+        reader = self.readers[group][name]
+        if not set(outcomes) <= self.late(group, name, reader.token) or {*outcomes.values()} != {"completed"}:
+            raise Refused("unknown_record")
+        before = reader.position
+        reader.done.update(outcomes)
+        if reader.position > before:
+            reader.count = min(reader.count, 1)
+            reader.forget_count()
+        return True, []
+
+    def settle(
+        self, group: str, name: str, token: int, outcomes: dict[int, str], now: int, releases_rest: bool = False
+    ) -> tuple[bool, list[int]]:
         """Whether the lease ended, and what was buried."""
         reader = self.held(group, name, token, now)
         lease = reader.lease
         assert lease is not None
         if not set(outcomes) <= lease.left:
             raise Refused("unknown_record")
+        if releases_rest and not {"failed", "released"}.isdisjoint(outcomes.values()):
+            outcomes = {**dict.fromkeys(lease.left, "released"), **outcomes}
         unsure = any(offset < reader.again_to for offset in lease.came_back)
         hopeless = {"dead", "failed"} if self._over(reader) else {"dead"}
         buried = [offset for offset, outcome in outcomes.items() if outcome in hopeless]
@@ -360,6 +387,7 @@ class PureLog:
             reader.again_to = max(reader.again_to, lease.offsets[-1] + 1)
             reader.single = reader.single or len(left) > 1
         reader.end_lease(now, 0, given_back=False)
+        reader.returned = set()
         return len(guilty)
 
     def extend(self, group: str, name: str, token: int, until: int, now: int) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 from hypothesis import strategies as st
 
 from headwater.log.document_operations import (
@@ -112,6 +113,11 @@ def ack_of(batch: Batch, said: dict[int, str] | None) -> Ack:
     if said is not None:
         by_offset = {offset: Outcome(outcome) for offset, outcome in said.items()}
     return Ack(partition_id=batch.partition_id, group=batch.group, token=batch.token, outcomes=by_offset)
+
+
+def on_the_queen_wire(report: Ack, is_single: bool = True) -> Ack:
+    """The report as clients of queen-mq hand it in: a single one gives back the rest of a lease; late ones count."""
+    return msgspec.structs.replace(report, releases_rest=is_single, counts_late=True)
 
 
 # ── commits for engines that must answer alike ──
@@ -247,7 +253,8 @@ class Commits:
         if self._random.randrange(2):
             return ack_of(batch, None)
         said = {int(offset): self._choose(list(Outcome)).value for offset in batch.offsets if self._random.randrange(3)}
-        return ack_of(batch, said or {int(batch.offsets[-1]) + 1: Outcome.COMPLETED.value})
+        report = ack_of(batch, said or {int(batch.offsets[-1]) + 1: Outcome.COMPLETED.value})
+        return on_the_queen_wire(report, self._choose([True, False])) if self._random.randrange(2) else report
 
     def _advance(self) -> Operation:
         batch = self._batch()

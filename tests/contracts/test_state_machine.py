@@ -43,6 +43,7 @@ from tests.contracts.random_operations import (
     URGENT,
     ack_of,
     groups,
+    on_the_queen_wire,
     outcomes,
     popped_partitions,
     pushes,
@@ -235,16 +236,31 @@ class StoreMachine(RuleBasedStateMachine):
         said = dict.fromkeys([int(offset) for offset in batch.offsets], outcome)
         self.check_report(store, ack_of(batch, said), batch, said)
 
+    @precondition(lambda self: self.batches)
+    @rule(store=which, data=st.data(), outcome=outcomes, is_single=st.booleans())
+    def report_one_on_the_queen_wire(self, store: int, data: st.DataObject, outcome: str, is_single: bool) -> None:
+        """Which ends the lease, and a late word of the same consumer counts as long as nobody has leased since."""
+        batch = self.choose(data)
+        offset = data.draw(st.sampled_from([*batch.offsets, batch.offsets[-1] + 1]), label="offset")
+        said = {int(offset): outcome}
+        self.check_report(store, on_the_queen_wire(ack_of(batch, said), is_single), batch, said)
+
     def check_report(self, store: int, operation: Ack, batch: Batch, said: dict[int, str] | None) -> None:
-        expected = self.expect(lambda: self.model_settle(batch, said))
+        expected = self.expect(lambda: self.model_report(operation, batch, said))
         (result,) = self.results(store, operation)
         assert expected == (result.code if isinstance(result, HeadwaterError) else seen_in(result))
 
-    def model_settle(self, batch: Batch, said: dict[int, str] | None) -> Any:
+    def model_report(self, operation: Ack, batch: Batch, said: dict[int, str] | None) -> Any:
+        if said and operation.counts_late and self.model.late(batch.group, batch.partition, batch.token):
+            return self.model.settle_late(batch.group, batch.partition, said)
+        return self.model_settle(batch, said, operation.releases_rest)
+
+    def model_settle(self, batch: Batch, said: dict[int, str] | None, releases_rest: bool = False) -> Any:
         if said is None:
             lease = self.model.held(batch.group, batch.partition, batch.token, self.now).lease
             said = dict.fromkeys(sorted(lease.left) if lease else [], "completed")
-        ended, buried = self.model.settle(batch.group, batch.partition, batch.token, said, self.now)
+        place = (batch.group, batch.partition, batch.token)
+        ended, buried = self.model.settle(*place, said, self.now, releases_rest)
         return ended, sorted(buried)
 
     @staticmethod

@@ -57,6 +57,7 @@ TOKENS = "headwater/doors/access/tokens.py"
 KEYS = "headwater/doors/access/keys.py"
 EDGE_READING = "headwater/doors/edge/reading.py"
 HOSTS = "headwater/doors/hosts.py"
+FAILING_BATCHES = "tests/doors/queen/test_failing_batches.py"
 IDEMPOTENCY = "headwater/model/idempotency.py"
 APPLIED = "headwater/stores/tables/applied.py"
 JWT = "headwater/model/json_web_token.py"
@@ -3494,5 +3495,37 @@ BUGS = [
             "tests/doors/realtime/test_document_rules.py::"
             "test_a_stream_that_is_cut_within_a_commit_tells_what_left_with_it",
         ),
+    ),
+        "late-words-of-anybody",
+        "what came back is taken as completed by who held it before, though another has leased it meanwhile",
+        (
+            Edit(
+                CURSOR,
+                "    if token != cursor.token or cursor.lease_until is not None:\n        return []\n",
+                "    if token is None:\n        return []\n",
+            ),
+        ),
+        (
+            "tests/contracts/test_queen_reports.py::test_no_late_word_counts_once_another_has_leased_any_of_it",
+            "tests/contracts/test_state_machine.py",
+        ),
+    ),
+    Bug(
+        "late-words-after-the-time",
+        "what a lease that ran out held is taken as completed once somebody has looked, and not before",
+        (Edit(CURSOR, "    return msgspec.structs.replace(cursor, leased_to=0)", "    return cursor"),),
+        ("tests/contracts/test_queen_reports.py::test_no_late_word_counts_once_the_lease_ran_out",),
+    ),
+    Bug(
+        "no-late-words",
+        "a client that goes on with a batch of which one message failed does the rest twice",
+        (Edit("headwater/doors/queen/reports.py", "counts_late=True", "counts_late=False"),),
+        (f"{FAILING_BATCHES}::test_the_older_client_handles_each_of_a_batch_once_though_one_of_them_failed",),
+    ),
+    Bug(
+        "the-rest-stays-leased",
+        "a message that fails leaves the rest of its batch to a client that has left it alone",
+        (Edit("headwater/stores/tables/reports.py", "        if operation.releases_rest:\n", "        if False:\n"),),
+        (f"{FAILING_BATCHES}::test_a_message_that_fails_gives_the_rest_of_its_lease_back",),
     ),
 ]

@@ -208,7 +208,9 @@ class Acked(msgspec.Struct, frozen=True, gc=False):
 class Ack(Operation[Acked], frozen=True, kw_only=True):
     """Report on records of a lease, by offset or by transaction id. No outcomes means: all of them, completed.
 
-    Without a token the report counts for whichever lease is alive: a caller who kept none is not fenced off.
+    Without a token the report counts for whichever lease is alive: a caller who kept none is not fenced off. With
+    `releases_rest`, a record that failed or is given back ends the lease: what is left of it is given back, too. With
+    `counts_late`, what a report has brought back may still be completed by its token, as long as nobody leased since.
     """
 
     partition_id: PartitionId
@@ -217,6 +219,8 @@ class Ack(Operation[Acked], frozen=True, kw_only=True):
     offsets: Sequence[int] = ()
     outcomes: dict[int | str, Outcome] | None = None
     errors: dict[int | str, str] | None = None
+    releases_rest: bool = False
+    counts_late: bool = False
 
 
 class Advance(Operation[Acked], frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ that kills its consumer is counted too. When a lease on several records runs out
 the cursor turns `cautious` and delivers them one at a time, so that only the guilty one ends in the dead letters.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from zlib import crc32
@@ -114,18 +114,23 @@ def check_lease(cursor: Cursor, token: int | None, now: int) -> None:
 
 
 def expire(cursor: Cursor, options: QueueOptions, now: int) -> Settled:
-    """What becomes of a cursor whose lease ran out."""
+    """What becomes of a cursor whose lease ran out. Nobody's late word counts after that."""
     left = outstanding(cursor)
     if len(left) == 1 and cursor.attempts > options.retry_limit:
         passed = msgspec.structs.replace(cursor, settled=(*cursor.settled, left[0]))
-        return Settled(_end_lease(passed, now), buried=tuple(left))
+        return Settled(_forget_lease(_end_lease(passed, now)), buried=tuple(left))
     suspect = msgspec.structs.replace(
         cursor,
         failed=(*cursor.failed, *left),
         retry_to=max(cursor.retry_to, cursor.leased_to),
         cautious=cursor.cautious or len(left) > 1,
     )
-    return Settled(_end_lease(suspect, now))
+    return Settled(_forget_lease(_end_lease(suspect, now)))
+
+
+def expire_unblamed(cursor: Cursor, now: int) -> Cursor:
+    """The cursor whose lease ran out where no attempt is counted for that."""
+    return _forget_lease(let_go(cursor, now).cursor)
 
 
 def let_go(cursor: Cursor, now: int, options: QueueOptions | None = None) -> Settled:
@@ -177,6 +182,34 @@ def settle(cursor: Cursor, outcomes: Mapping[int, Outcome], options: QueueOption
         return Settled(_end_lease(cursor, now, int(delay * SECOND)), buried)
     unseen = msgspec.structs.replace(cursor, attempts=cursor.attempts - 1) if cursor.failed else cursor
     return Settled(_end_lease(unseen, now), buried)
+
+
+def with_rest_released(cursor: Cursor, outcomes: Mapping[int, Outcome]) -> Mapping[int, Outcome]:
+    """A report that ends the lease when it says that a record failed or is given back: all that is left of it comes
+    back with that record, since order holds."""
+    if not any(outcome in (Outcome.FAILED, Outcome.RELEASED) for outcome in outcomes.values()):
+        return outcomes
+    return {**dict.fromkeys(outstanding(cursor), Outcome.RELEASED), **outcomes}
+
+
+def came_back(cursor: Cursor, token: int | None) -> list[int]:
+    """The records that came back by a report on the lease of this token, as long as nobody has leased any since."""
+    if token != cursor.token or cursor.lease_until is not None:
+        return []
+    settled = set(cursor.settled)
+    return [offset for offset in range(cursor.position, cursor.leased_to) if offset not in settled]
+
+
+def settle_late(cursor: Cursor, outcomes: Mapping[int, Outcome]) -> Cursor:
+    """The cursor without a lease when who held the last one says that some of what came back is completed after all.
+
+    Nobody holds these records, and the token of the next lease shuts this one out.
+    """
+    _check_outstanding(came_back(cursor, cursor.token), outcomes)
+    for offset, outcome in outcomes.items():
+        if outcome is not Outcome.COMPLETED:
+            raise UnknownRecord(f"record {offset} comes again already: all that counts now is that it is completed")
+    return _pass(cursor, outcomes)
 
 
 def count_settled(outcomes: Mapping[int, Outcome]) -> int:
@@ -231,13 +264,7 @@ def pass_over(cursor: Cursor, offset: int, now: int) -> Cursor:
         return cursor
     if cursor.lease_until is not None and cursor.lease_until > now and offset < cursor.leased_to:
         raise UnknownRecord(f"a consumer works on record {offset} now; wait until it has reported")
-    passed = _advance(msgspec.structs.replace(cursor, settled=(*cursor.settled, offset)))
-    if passed.position == cursor.position:
-        return passed
-    again = passed.position < passed.retry_to
-    return msgspec.structs.replace(
-        passed, attempts=min(passed.attempts, 1) if again else 0, cautious=passed.cautious and again
-    )
+    return _pass(cursor, (offset,))
 
 
 def outstanding(cursor: Cursor) -> list[int]:
@@ -253,9 +280,9 @@ def still_held(cursor: Cursor, token: int, now: int) -> list[int]:
     return outstanding(cursor)
 
 
-def _check_outstanding(left: Sequence[int], outcomes: Mapping[int, Outcome]) -> None:
+def _check_outstanding(left: Sequence[int], offsets: Iterable[int]) -> None:
     known = set(left)
-    for offset in outcomes:
+    for offset in offsets:
         if offset not in known:
             raise UnknownRecord(f"record {offset} is not in this lease or was settled before")
 
@@ -268,6 +295,22 @@ def _advance(cursor: Cursor) -> Cursor:
         settled.remove(position)
         position += 1
     return msgspec.structs.replace(cursor, position=position, settled=tuple(sorted(settled)))
+
+
+def _pass(cursor: Cursor, offsets: Iterable[int]) -> Cursor:
+    """The cursor that will not deliver these records, none of them in a lease; the next ones begin their own count."""
+    passed = _advance(msgspec.structs.replace(cursor, settled=(*cursor.settled, *offsets)))
+    if passed.position == cursor.position:
+        return passed
+    again = passed.position < passed.retry_to
+    return msgspec.structs.replace(
+        passed, attempts=min(passed.attempts, 1) if again else 0, cautious=passed.cautious and again
+    )
+
+
+def _forget_lease(cursor: Cursor) -> Cursor:
+    """The cursor of which nothing counts as having come back."""
+    return msgspec.structs.replace(cursor, leased_to=0)
 
 
 def _end_lease(cursor: Cursor, now: int, delay: int = 0) -> Cursor:

@@ -1,4 +1,4 @@
-"""What the newest queen-mq client does against a server: `python newest_client.py URL`, in a process of its own.
+"""What the newest queen-mq client does against a server: `python newest_client.py URL DEED`, in a process of its own.
 
 Its package has the name of the older one. Prints what it saw as JSON.
 """
@@ -51,11 +51,31 @@ async def try_core_calls(queen: Any) -> dict[str, Any]:
     return seen
 
 
-async def main(url: str) -> None:
+async def fail_one_of_a_batch(queen: Any) -> dict[str, Any]:
+    """Twelve messages by fives, of which one fails once."""
+    await queen.queue("orders").push([{"data": number} for number in range(12)])
+    handled: list[int] = []
+    done = asyncio.Event()
+
+    async def handle(message: Any) -> None:
+        handled.append(message["data"])
+        if handled == [*range(8)]:
+            raise RuntimeError("not yet")
+        if message["data"] == 11:
+            done.set()
+
+    await queen.queue("orders").group("g").batch(5).each().timeout_millis(200).consume(handle, signal=done)
+    return {"handled": handled}
+
+
+DEEDS = {deed.__name__: deed for deed in (try_core_calls, fail_one_of_a_batch)}
+
+
+async def main(url: str, deed: str) -> None:
     async with Queen(url) as queen:
-        seen = await try_core_calls(queen)
+        seen = await DEEDS[deed](queen)
     print(json.dumps(seen))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(*sys.argv[1:]))

@@ -2,6 +2,10 @@
 
 Reports on one lease travel together as one operation. A report that cannot be taken is answered with its reason; the
 others count.
+
+A client of queen-mq 2 that reports one message as failed leaves the rest of that partition alone, and counts on its
+being given back; one of queen-mq 1 goes on with the rest. So a single such report ends the lease, and what a late
+report says is completed still counts while nobody else has leased it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -52,8 +56,8 @@ Lease = tuple[PartitionId, str, int | None]
 
 
 async def ack(site: Site, request: Request, body: Acknowledgment) -> Response:
-    """Report on one message."""
-    return json_response(await settle(site, request, [body], None))
+    """Report on one message. One that failed or is given back gives back the rest of its lease with it."""
+    return json_response(await settle(site, request, [body], None, releases_rest=True))
 
 
 async def ack_batch(site: Site, request: Request, body: AckBatchBody) -> Response:
@@ -64,7 +68,14 @@ async def ack_batch(site: Site, request: Request, body: AckBatchBody) -> Respons
     return json_response(await settle(site, request, body.acknowledgments, body.consumer_group))
 
 
-async def settle(site: Site, request: Request, reports: Sequence[Acknowledgment], group: str | None) -> list[AckResult]:
+async def settle(
+    site: Site,
+    request: Request,
+    reports: Sequence[Acknowledgment],
+    group: str | None,
+    *,
+    releases_rest: bool = False,
+) -> list[AckResult]:
     """Hand reports in, one operation for each lease; what became of each."""
     results: dict[int, AckResult] = {}
     leases: dict[Lease, list[int]] = {}
@@ -89,7 +100,7 @@ async def settle(site: Site, request: Request, reports: Sequence[Acknowledgment]
                 results[index] = _refused(index, reports[index], refusal)
     chosen = {lease: members for lease, members in leases.items() if members}
     said = [[reports[index] for index in members] for members in chosen.values()]
-    outcomes = await _hand_in(site, request, list(chosen), said)
+    outcomes = await _hand_in(site, request, list(chosen), said, releases_rest)
     for members, outcome in zip(chosen.values(), outcomes, strict=True):
         results.update(await _results(site, request, reports, members, outcome, group))
     return [results[index] for index in range(len(reports))]
@@ -122,11 +133,16 @@ def _repetition(report: MessageReport, named: Collection[int | str]) -> Headwate
 
 
 async def _hand_in(
-    site: Site, request: Request, leases: Sequence[Lease], reports: Sequence[Sequence[MessageReport]]
+    site: Site,
+    request: Request,
+    leases: Sequence[Lease],
+    reports: Sequence[Sequence[MessageReport]],
+    releases_rest: bool,
 ) -> list[tuple[Lane | None, Acked | HeadwaterError]]:
     lanes = [await lane_of(site, request, lease[0]) for lease in leases]
     known = [place for place, lane in enumerate(lanes) if lane is not None]
-    operations = [operation_of(request.principal.database, leases[place], reports[place]) for place in known]
+    strict = [operation_of(request.principal.database, leases[place], reports[place]) for place in known]
+    operations = [msgspec.structs.replace(one, releases_rest=releases_rest, counts_late=True) for one in strict]
     settled = iter(await site.queues.settle_each(operations) if operations else [])
     found: list[tuple[Lane | None, Acked | HeadwaterError]] = []
     for lease, lane in zip(leases, lanes, strict=True):

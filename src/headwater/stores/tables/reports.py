@@ -1,6 +1,6 @@
 """What consumers say of their leases: ack, extend, seek. A late or foreign report changes nothing and says so."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -98,14 +98,18 @@ class Reports(Subject):
         return [Read("get_cursor", (group.id, partition_id))]
 
     def ack(self, operation: Ack, now: Timestamp) -> Acked:
-        """Settle records of a live lease."""
+        """Settle records of a live lease, or late ones of the last lease, where that counts."""
         partition, group, cursor = self._cursors.held(operation.database, operation.partition_id, operation.group)
+        if operation.counts_late and (left := rules.came_back(cursor, operation.token)):
+            return self._ack_late(operation, (partition, group, cursor), left)
         rules.check_lease(cursor, operation.token, now)
         if operation.outcomes is None and rules.is_whole(cursor, operation.offsets):
             return self._settle_all(group, partition, cursor, now)
-        outcomes = self._outcomes(operation, partition, cursor)
+        outcomes = self._outcomes(operation, partition, cursor, rules.outstanding(cursor))
         if rules.is_all_done(cursor, outcomes):
             return self._settle_all(group, partition, cursor, now)
+        if operation.releases_rest:
+            outcomes = rules.with_rest_released(cursor, outcomes)
         settled = rules.settle(cursor, outcomes, group.options, now)
         burial = Burial(cursor.attempts, operation.errors or {}, now)
         self._cursors.bury(group, partition, settled.buried, burial)
@@ -113,6 +117,14 @@ class Reports(Subject):
         self._cursors.write(group, partition.id, after)
         waiting = settled.released and after.ready_at is not None
         return Acked(settled.released, settled.buried, waiting, rules.count_settled(outcomes))
+
+    def _ack_late(self, operation: Ack, held: tuple[Partition, Group, Cursor], left: Sequence[int]) -> Acked:
+        """Settle records that came back and that nobody has leased since."""
+        partition, group, cursor = held
+        outcomes = self._outcomes(operation, partition, cursor, left)
+        after = self._cursors.caught_up(rules.settle_late(cursor, outcomes), partition.id)
+        self._cursors.write(group, partition.id, after)
+        return Acked(True, (), after.ready_at is not None, len(outcomes))
 
     def _settle_all(self, group: Group, partition: Partition, cursor: Cursor, now: Timestamp) -> Acked:
         done = self._cursors.caught_up(rules.settle_all(cursor, now), partition.id)
@@ -133,15 +145,15 @@ class Reports(Subject):
     def _place(self, name: int | str, partition: Partition, cursor: Cursor) -> int:
         if isinstance(name, int):
             return name
-        offset = self._places(partition, cursor).get(name)
+        offset = self._places(partition, cursor, rules.outstanding(cursor)).get(name)
         if offset is None:
             raise _not_in_lease(name)
         return offset
 
-    def _places(self, partition: Partition, cursor: Cursor) -> dict[str, int]:
-        """The records that nobody has reported on yet, by transaction id. Only a lease that an earlier version has made
-        has an id twice: there it means the first."""
-        left = set(rules.outstanding(cursor))
+    def _places(self, partition: Partition, cursor: Cursor, left: Collection[int]) -> dict[str, int]:
+        """These records of the lease by transaction id. Only a lease that an earlier version has made has an id twice:
+        there it means the first."""
+        left = set(left)
         places: dict[str, int] = {}
         for offset, record, _ in self._cursors.records_between(partition.id, cursor.position, cursor.leased_to):
             if offset in left and record.transaction_id:
@@ -281,13 +293,15 @@ class Reports(Subject):
         moved = rules.seek(cursor, position, now)
         self._cursors.write(group, partition_id, self._cursors.caught_up(moved, partition_id))
 
-    def _outcomes(self, operation: Ack, partition: Partition, cursor: Cursor) -> dict[int, Outcome]:
-        """The report by offset; transaction ids are looked up among the leased records."""
+    def _outcomes(
+        self, operation: Ack, partition: Partition, cursor: Cursor, left: Sequence[int]
+    ) -> Mapping[int, Outcome]:
+        """The report by offset; transaction ids are looked up among what is `left` of the lease."""
         if operation.outcomes is None:
-            return dict.fromkeys(operation.offsets or rules.outstanding(cursor), Outcome.COMPLETED)
+            return dict.fromkeys(operation.offsets or left, Outcome.COMPLETED)
         places: dict[str, int] = {}
         if any(isinstance(name, str) for name in operation.outcomes):
-            places = self._places(partition, cursor)
+            places = self._places(partition, cursor, left)
         outcomes: dict[int, Outcome] = {}
         for name, outcome in operation.outcomes.items():
             offset = name if isinstance(name, int) else places.get(name)
