@@ -3528,4 +3528,19 @@ BUGS = [
         (Edit("headwater/stores/tables/reports.py", "        if operation.releases_rest:\n", "        if False:\n"),),
         (f"{FAILING_BATCHES}::test_a_message_that_fails_gives_the_rest_of_its_lease_back",),
     ),
+    Bug(
+        "a-transaction-without-its-gate",
+        "a transaction is done without the parts that nobody knows",
+        (
+            Edit(
+                "headwater/doors/queen/shapes.py",
+                'class TransactionBody(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):',
+                'class TransactionBody(Struct, frozen=True, rename="camel"):',
+            ),
+        ),
+        (
+            "tests/doors/queen/test_unknown_fields.py::"
+            "test_a_transaction_with_a_part_that_is_not_done_here_is_refused_as_a_whole",
+        ),
+    ),
 ]

@@ -32,4 +32,4 @@ ROUTES = with_openapi(
 
 def make_door(site: Site) -> Router:
     """Everything that can be asked of a site."""
-    return Router(site, ROUTES)
+    return Router(site, ROUTES, queen.ABSENT)

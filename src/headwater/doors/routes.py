@@ -8,13 +8,15 @@ and values that were decoded before.
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from headwater.doors.site import Site, check_scope
+from headwater.doors.strict_types import strict_type
 from headwater.doors.wire import (
     CONTINUE,
     Refused,
@@ -59,8 +61,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     Names in a query or in the fields of a body that nobody knows are refused: they are mistyped more often than not.
     Where the route is `lenient`, because it speaks the words of clients that others write, they are passed over and the
-    answer warns of them; `takes_strictly` is then the body's type without room for them. Where a body has several
-    parts, `blame` makes of what is wrong with it an error that says with which of them.
+    answer warns of them, unless the body's type itself has no room for them because they could change what is done.
+    Where a body has several parts, `blame` makes of what is wrong with it an error that says with which of them.
     """
 
     method: str
@@ -78,7 +80,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     content_types: tuple[str, ...] = ("application/json",)
     may_be_empty: bool = False
     lenient: bool = False
-    takes_strictly: object = None
     blame: Callable[[InvalidInput, bytes], HeadwaterError] | None = None
 
     def __post_init__(self) -> None:
@@ -102,7 +103,7 @@ class _Endpoint:
         self.asks = route.asks
         self.names = frozenset() if route.asks is None else frozenset(_field_names(route.asks))
         self.decoder = None if route.takes is None else msgspec.json.Decoder(route.takes)
-        self.strict_decoder = None if route.takes_strictly is None else msgspec.json.Decoder(route.takes_strictly)
+        self.strict_decoder = msgspec.json.Decoder(strict_type(route.takes)) if self.decoder and route.lenient else None
 
 
 class _Place:
@@ -117,11 +118,15 @@ class _Place:
 
 
 class Router:
-    """Answers requests by their routes. A `Handler`."""
+    """Answers requests by their routes. A `Handler`.
 
-    def __init__(self, site: Site, routes: Sequence[Route]) -> None:
+    `absent` says of paths that somebody may well ask for, and of all below them, why there is nothing.
+    """
+
+    def __init__(self, site: Site, routes: Sequence[Route], absent: Mapping[str, str] = MappingProxyType({})) -> None:
         self.routes = tuple(routes)
         self.site = site
+        self._absent = absent
         self._root = _Place()
         self._remembered: dict[str, tuple[_Place, tuple[str, ...]]] = {}
         for route in routes:
@@ -179,11 +184,16 @@ class Router:
         steps = path.split("/")
         found = _walk(self._root, steps, 1, ()) if not steps[0] and len(steps) <= STEPS_MAX else None
         if found is None:
-            raise Refused(404, "not_found", "there is nothing here; / says what there is")
+            raise Refused(404, "not_found", self._why_absent(steps))
         if len(self._remembered) >= REMEMBERED_MAX:
             self._remembered.clear()
         self._remembered[path] = found
         return found
+
+    def _why_absent(self, steps: list[str]) -> str:
+        paths = ("/".join(steps[:count]) for count in range(1, min(len(steps), STEPS_MAX) + 1))
+        known = (self._absent[path] for path in paths if path in self._absent)
+        return next(known, "there is nothing here; / says what there is")
 
 
 def _walk(place: _Place, steps: list[str], index: int, names: tuple[str, ...]) -> tuple[_Place, tuple[str, ...]] | None:
@@ -259,10 +269,14 @@ def _unknown_fields(kind: msgspec.inspect.Type, value: object) -> set[str]:
     """The names in a body that its type does not have."""
     if isinstance(kind, msgspec.inspect.ListType) and isinstance(value, list):
         return set().union(*(_unknown_fields(kind.item_type, item) for item in value))
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return set().union(*(_unknown_fields(one, value) for one in kind.types))
     if not isinstance(kind, msgspec.inspect.StructType) or not isinstance(value, dict):
         return set()
+    if kind.tag_field is not None and value.get(kind.tag_field) != kind.tag:
+        return set()
     fields = {field.encode_name: field.type for field in kind.fields}
-    found = {name for name in value if name not in fields}
+    found = {name for name in value if name not in fields and name != kind.tag_field}
     return found.union(*(_unknown_fields(fields[name], inner) for name, inner in value.items() if name in fields))
 
 

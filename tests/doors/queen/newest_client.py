@@ -68,7 +68,40 @@ async def fail_one_of_a_batch(queen: Any) -> dict[str, Any]:
     return {"handled": handled}
 
 
-DEEDS = {deed.__name__: deed for deed in (try_core_calls, fail_one_of_a_batch)}
+async def ask_for_what_is_not_served(queen: Any) -> dict[str, Any]:
+    """Transactions with parts that queen-mq 2 has beside the operations, and calls of its other services."""
+
+    def charge(transaction: Any) -> Any:
+        return transaction.queue("charges").push([{"data": 7}]).commit()
+
+    def timed(transaction: Any) -> Any:
+        return transaction.timer("later").key("k").payload(1).after_ms(5_000).schedule()
+
+    lock = queen.lock("daily", ttl_seconds=30)
+    return {
+        "once": await said(charge(queen.transaction().once("payments", "order-7", ttl_seconds=600))),
+        "put": await said(charge(queen.transaction().kv.put("names", "k", 1, ttl_seconds=60))),
+        "put alone": await said(queen.transaction().kv.put("names", "k", 1, ttl_seconds=60).commit()),
+        "timer": await said(charge(timed(queen.transaction()))),
+        "both": await said(charge(timed(queen.transaction().once("payments", "order-7", ttl_seconds=600)))),
+        "kv": await said(queen.kv.put("names", "k", 1, ttl_seconds=60)),
+        "lock": await said(lock.acquire()),
+        "fetch": await said(queen.queue("charges").fetch("Default")),
+        "changed": await said(queen.queue("charges").changed_since()),
+        "schedule": await said(queen.timer("later").key("k").payload(1).after_ms(5_000).schedule()),
+        "charges": await queen.queue("charges").wait(False).pop(),
+    }
+
+
+async def said(asked: Any) -> str:
+    """What it raises."""
+    try:
+        return f"no error: {await asked!r}"
+    except Exception as error:
+        return str(error)
+
+
+DEEDS = {deed.__name__: deed for deed in (try_core_calls, fail_one_of_a_batch, ask_for_what_is_not_served)}
 
 
 async def main(url: str, deed: str) -> None:

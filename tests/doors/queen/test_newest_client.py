@@ -1,4 +1,4 @@
-"""The newest release of queen-mq, for the core calls."""
+"""The newest release of queen-mq, for the core calls, and for what it asks for that is not served."""
 
 import json
 import os
@@ -52,3 +52,23 @@ def test_the_newest_client_handles_all_in_order_though_one_of_a_batch_failed(doo
         [group] = client.get("/api/v1/consumer-groups").json()
         assert (group["name"], group["totalLag"], group["leased"]) == ("g", 0, 0)
         assert client.get("/api/v1/dlq?queue=orders").json()["total"] == 0
+
+
+def test_the_newest_client_is_told_what_is_not_served_and_nothing_of_such_a_transaction_is_done(
+    door: LiveDoor,
+) -> None:
+    told = seen_by_it(door, "ask_for_what_is_not_served")
+    assert told.pop("charges") == []
+    wanted = {
+        "once": ["'kv': this server has no key-value store"],
+        "put": ["'kv': this server has no key-value store"],
+        "put alone": ["'kv': this server has no key-value store"],
+        "timer": ["'timers': this server has no timers"],
+        "both": ["'kv': this server has no key-value store", "'timers': this server has no timers"],
+        "kv": ["this server has no key-value store"],
+        "lock": ["this server has no locks"],
+        "fetch": ["this server has no reads by offset"],
+        "changed": ["this server does not tell which partitions"],
+        "schedule": ["this server has no timers"],
+    }
+    assert {name: [text for text in texts if text in told[name]] for name, texts in wanted.items()} == wanted, told

@@ -37,8 +37,11 @@ class SubscriptionBody(Struct, frozen=True, rename="camel"):
     subscription_timestamp: str
 
 
-class SeekBody(Struct, frozen=True, rename="camel"):
-    """Where a group goes: to the end, to the beginning, to a time, or in one partition to an offset."""
+class SeekBody(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Where a group goes: to the end, to the beginning, to a time, or in one partition to an offset.
+
+    With a place that nobody knows it would go to another, and pass messages for good.
+    """
 
     to_end: bool = False
     to_beginning: bool = False

@@ -156,12 +156,20 @@ async def show_one_queue(site: Site, request: Request, queue: str) -> Response:
     database = request.principal.database
     status = next((found for found in await _queues(site, request) if found.queue == queue), None)
     if status is None:
-        raise QueueMissing(f"there is no queue {queue!r:.80}")
+        raise QueueMissing(_why_missing(queue))
     partitions = await site.queues.ask(ListPartitions(database, queue))
     groups = await site.queues.ask(ListGroups(database, queue))
     about = structs.asdict(show_queue(status, _by_queue(groups)))
     about["partitions"] = [show_partition(partition) for partition in partitions]
     return json_response(views.WholeQueue(**about, consumer_groups=[_show_group(site, group) for group in groups]))
+
+
+def _why_missing(queue: str) -> str:
+    """Clients of queen-mq 2 ask for `{queue}/depth`, which is a name of a queue as well."""
+    name, _, last = queue.rpartition("/")
+    if name and last == "depth":
+        return f"this server does not answer the depth of a queue; /api/v1/resources/queues/{name:.80} has its totals"
+    return f"there is no queue {queue!r:.80}"
 
 
 async def list_partitions(site: Site, request: Request, query: PartitionsQuery) -> Response:

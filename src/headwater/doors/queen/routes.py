@@ -13,10 +13,10 @@ from headwater.doors.queen import (
     resources,
     streams,
     traces,
+    transactions,
     views,
 )
 from headwater.doors.queen import shapes as shape
-from headwater.doors.queen.transactions import transaction
 from headwater.doors.routes import Route, RouteHandler
 from headwater.model.principal import Scope
 
@@ -32,8 +32,8 @@ def post(path: str, handler: RouteHandler, summary: str, scope: Scope, **more: A
 
 
 def delete(path: str, handler: RouteHandler, summary: str, scope: Scope, **more: Any) -> Route:
-    """Something to drop."""
-    return Route(method="DELETE", path=path, handler=handler, summary=summary, scope=scope, lenient=True, **more)
+    """Something to drop. With a parameter that nobody knows more would be dropped than was meant."""
+    return Route(method="DELETE", path=path, handler=handler, summary=summary, scope=scope, **more)
 
 
 _popping: dict[str, Any] = {"gives": shape.PopResponse, "changes": True, "may_be_empty": True}
@@ -44,7 +44,6 @@ QUEUES = (
         push.push,
         "Append messages to queues",
         Scope.PUBLISH,
-        takes_strictly=shape.StrictPushBody,
         gives=list[shape.PushResult],
         status=201,
     ),
@@ -92,10 +91,11 @@ QUEUES = (
     ),
     post(
         "/api/v1/transaction",
-        transaction,
+        transactions.transaction,
         "Pushes and reports that take effect together or not at all",
         Scope.CONSUME,
         or_scopes=(Scope.PUBLISH,),
+        blame=transactions.blame,
         gives=shape.TransactionResponse,
     ),
     post(
@@ -103,7 +103,6 @@ QUEUES = (
         configuration.configure,
         "Make a queue or change its options",
         Scope.ADMIN,
-        takes_strictly=shape.StrictConfigureBody,
         gives=shape.ConfigureResponse,
     ),
     delete(
@@ -419,5 +418,15 @@ STREAMS = (
         gives=streams.StateResponse,
     ),
 )
+
+# What clients of queen-mq 2 ask for that is not served here.
+ABSENT = {
+    "/api/v1/kv": transactions.NO_KEYS,
+    "/api/v1/timers": f"{transactions.NO_TIMERS}; a push to /v1/push may have delay_seconds",
+    "/api/v1/locks": "this server has no locks and no semaphores",
+    "/api/v1/fetch": "this server has no reads by offset for clients of queen-mq; pop with another group",
+    "/api/v1/partitions/changed": "this server does not tell which partitions were written to since a time",
+    "/api/v1/ephemeral": "this server has no ephemeral queues: it keeps every message",
+}
 
 ROUTES = (*QUEUES, *GROUPS, *MESSAGES, *RESOURCES, *MAINTENANCE, *STREAMS)

@@ -48,16 +48,6 @@ class PushBody(Struct, frozen=True, rename="camel"):
     idempotency_key: Text = ""
 
 
-class StrictPushItem(PushItem, frozen=True, forbid_unknown_fields=True, gc=False):
-    """One message without fields that nobody knows."""
-
-
-class StrictPushBody(PushBody, frozen=True, forbid_unknown_fields=True):
-    """Messages without fields that nobody knows."""
-
-    items: list[StrictPushItem]  # type: ignore[assignment]
-
-
 class PushResult(Struct, frozen=True, gc=False):
     """What became of one message, in the order of the push. `status` is queued, duplicate or failed."""
 
@@ -214,8 +204,11 @@ class TransactionAck(Struct, frozen=True, tag="ack", rename="camel"):
     lease_id: str | None = None
 
 
-class TransactionBody(Struct, frozen=True, rename="camel"):
-    """Operations that take effect together or not at all, if all required leases are alive."""
+class TransactionBody(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Operations that take effect together or not at all, if all required leases are alive.
+
+    A part that is not done here would have been a part of all or nothing, so there is no room for any other.
+    """
 
     operations: Annotated[list[TransactionPush | TransactionAck], Meta(min_length=1, max_length=1_000)]
     required_leases: Annotated[list[str], Meta(max_length=1_000)] = []
@@ -240,10 +233,6 @@ class ConfigureBody(Struct, frozen=True):
     namespace: str | None = None
     task: str | None = None
     options: dict[str, Any] = {}
-
-
-class StrictConfigureBody(ConfigureBody, frozen=True, forbid_unknown_fields=True):
-    """A queue without fields that nobody knows."""
 
 
 class ConfigureResponse(Struct, frozen=True):

@@ -67,7 +67,7 @@ class CycleAck(Struct, frozen=True, rename="camel"):
     error: str | None = None
 
 
-class CycleBody(Struct, frozen=True):
+class CycleBody(Struct, frozen=True, forbid_unknown_fields=True):
     """What one cycle did with one partition. Without `release_lease` the rest of the batch comes as the lease ends."""
 
     query_id: str

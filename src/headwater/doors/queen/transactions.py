@@ -1,4 +1,7 @@
-"""`POST /api/v1/transaction`: pushes and reports that take effect together or not at all."""
+"""`POST /api/v1/transaction`: pushes and reports that take effect together or not at all.
+
+One that asks for something that is not done here is refused as a whole, before anything is done.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,11 +16,17 @@ from headwater.doors.queen.reports import Lease, lease_of, operation_of, outcome
 from headwater.doors.queen.shapes import PushItem, TransactionAck, TransactionBody, TransactionPush, TransactionResponse
 from headwater.doors.site import Site, check_scope, key_given, key_of, lane_of
 from headwater.doors.wire import Request, Response, json_response
-from headwater.errors import QueueMissing
+from headwater.errors import InvalidInput, QueueMissing
 from headwater.log.committer import CommittedResult
 from headwater.log.operations import Acked, Operation, Push, Transacted, Transaction
 from headwater.model.names import PartitionId
 from headwater.model.principal import Scope
+
+NO_KEYS = "this server has no key-value store"
+NO_TIMERS = "this server has no timers"
+# What clients of queen-mq 2 put beside the operations.
+_not_done = {"kv": f"{NO_KEYS} and no locks", "timers": NO_TIMERS}
+_done = ("push", "ack")
 
 
 class Step(msgspec.Struct):
@@ -51,6 +60,25 @@ async def transaction(site: Site, request: Request, body: TransactionBody) -> Re
         for index, step in enumerate(steps)
     ]
     return json_response(TransactionResponse(transaction_id=key or request.id, success=True, results=results))
+
+
+def blame(error: InvalidInput, body: bytes) -> InvalidInput:
+    """What is wrong with a transaction: first of all that it asks for what is not done here."""
+    try:
+        asked = msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return error
+    known = [field.encode_name for field in msgspec.structs.fields(TransactionBody)]
+    unknown = {name: _not_done.get(name, "there is no such part") for name in asked if name not in known}
+    operations = asked.get("operations")
+    for operation in operations if isinstance(operations, list) else []:
+        kind = operation.get("type") if isinstance(operation, dict) else None
+        if isinstance(kind, str) and kind not in _done:
+            unknown[kind] = _not_done.get(kind, f"operations are {' and '.join(_done)}")
+    if not unknown:
+        return error
+    told = "; ".join(f"{name!r:.80}: {why}" for name, why in list(unknown.items())[:8])
+    return InvalidInput(f"nothing of this transaction was done, because a part of it is not done here: {told}")
 
 
 async def _check_theirs(site: Site, request: Request, partition_id: PartitionId) -> None:
