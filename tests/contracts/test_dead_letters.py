@@ -199,10 +199,12 @@ async def test_dead_letters_of_other_groups_are_requeued_by_their_ids_when_a_gro
     assert [letter.group for letter in await log.dead_letters()] == ["gone"]
 
 
-@pytest.mark.parametrize("wrong", [{"to": "orders"}, {"to": "other", "all_groups": True}])
-async def test_a_requeue_that_says_two_things_is_refused(log: Log, wrong: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "why"), [({"to": "orders"}, "leave `to` out"), ({"to": "other", "all_groups": True}, "not both")]
+)
+async def test_a_requeue_that_cannot_be_meant_is_refused(log: Log, wrong: dict[str, Any], why: str) -> None:
     await bury(log, 1)
-    with pytest.raises(InvalidOption):
+    with pytest.raises(InvalidOption, match=why):
         await log.run(Requeue(queue="orders", **wrong))
     assert len(await log.dead_letters()) == 1
 

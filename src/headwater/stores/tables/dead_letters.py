@@ -72,8 +72,10 @@ class DeadLetters(Subject):
 
     def requeue(self, operation: Requeue, now: Timestamp) -> Requeued:
         """Append dead letters once more, for those who are to get them. They are not compared with what is there."""
-        if operation.to and (operation.all_groups or operation.to == operation.queue):
+        if operation.to and operation.all_groups:
             raise InvalidOption("requeue to another queue, or to all groups of this one, not both")
+        if operation.to == operation.queue:
+            raise InvalidOption(f"queue {operation.to!r} has these dead letters; leave `to` out to requeue them there")
         queue = self._catalog.need_queue(operation.database, operation.queue)
         letters = [dead_letter_of(row, queue.name, self._codec) for row in self._chosen(queue, operation)]
         target = queue
