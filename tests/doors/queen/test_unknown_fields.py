@@ -119,6 +119,21 @@ def test_a_group_is_not_moved_to_a_place_that_nobody_knows(client: httpx.Client,
     assert [message["data"] for message in pop(client, consumerGroup="g")] == [2]
 
 
+def test_a_streaming_cycle_with_a_part_that_nobody_knows_is_refused_as_a_whole(client: httpx.Client) -> None:
+    query = {"name": "count", "source_queue": "orders", "sink_queue": "charges", "config_hash": "h"}
+    number = client.post("/streams/v1/queries", json=query).json()["query_id"]
+    push(client, 1)
+    [message] = pop(client, consumerGroup="g")
+    pushed = [{"queue": "charges", "payload": 7}]
+    cycle = {"query_id": number, "partition_id": message["partitionId"], "consumer_group": "g", "push_items": pushed}
+    refused = client.post("/streams/v1/cycle", json={**cycle, "kv": [{"op": "check"}]})
+    assert problem_of(refused) == (400, "invalid_input")
+    assert "kv" in refused.json()["error"]
+    assert pop(client, "charges") == []
+    assert client.post("/streams/v1/cycle", json=cycle).json()["success"]
+    assert [one["data"] for one in pop(client, "charges")] == [7]
+
+
 @pytest.mark.parametrize(
     "path",
     [
