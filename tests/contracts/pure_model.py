@@ -326,6 +326,9 @@ class PureLog:
         if reader.position > before:
             reader.count = min(reader.count, 1)
             reader.forget_count()
+        if reader.position >= self.lanes[name].end:
+            # Nothing is left that the delay before a retry would hold back.
+            reader.free_at = 0
         return True, []
 
     def settle(

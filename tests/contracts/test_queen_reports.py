@@ -95,10 +95,11 @@ async def test_what_came_back_can_still_be_completed_as_long_as_nobody_has_lease
     assert await log.drain() == []
 
 
-async def test_the_last_late_word_leaves_a_group_idle(log: Log) -> None:
+@pytest.mark.parametrize("outcome", [Outcome.RELEASED, Outcome.FAILED])
+async def test_the_last_late_word_leaves_a_group_idle_and_no_delay(log: Log, outcome: Outcome) -> None:
     await log.push(1, 2)
     batch = await log.take(2)
-    await log.run(said(batch, 0, Outcome.RELEASED))
+    await log.run(said(batch, 0, outcome))
     await log.run(said(batch, 0, Outcome.COMPLETED))
     assert not (await log.run(said(batch, 1, Outcome.COMPLETED))).waiting
     assert await log.free_at() is None

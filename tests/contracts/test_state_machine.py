@@ -245,6 +245,26 @@ class StoreMachine(RuleBasedStateMachine):
         said = {int(offset): outcome}
         self.check_report(store, on_the_queen_wire(ack_of(batch, said), is_single), batch, said)
 
+    @rule(store=which, chosen=pushes, group=groups, data=st.data(), is_popped_again=st.booleans())
+    def push_and_report_late(
+        self, store: int, chosen: list[tuple[str, list[str]]], group: str, data: st.DataObject, is_popped_again: bool
+    ) -> None:
+        """Who goes on with a batch after a failure does so by several steps in a row; here by one."""
+        self.push(store, chosen)
+        for partition in sorted({partition for partition, _ in chosen}):
+            self.pop_partition(store, group, partition, 5, False)
+            if not self.batches or (self.batches[-1].group, self.batches[-1].partition) != (group, partition):
+                continue
+            batch = self.batches[-1]
+            for outcome in data.draw(st.lists(outcomes, min_size=2, max_size=4), label="outcomes"):
+                offset = data.draw(st.sampled_from(batch.offsets), label="offset")
+                report = on_the_queen_wire(ack_of(batch, {int(offset): outcome}))
+                self.check_report(store, report, batch, {int(offset): outcome})
+            if is_popped_again:
+                self.pop_partition(store, group, partition, 5, False)
+            done = {int(batch.offsets[-1]): "completed"}
+            self.check_report(store, on_the_queen_wire(ack_of(batch, done)), batch, done)
+
     def check_report(self, store: int, operation: Ack, batch: Batch, said: dict[int, str] | None) -> None:
         expected = self.expect(lambda: self.model_report(operation, batch, said))
         (result,) = self.results(store, operation)

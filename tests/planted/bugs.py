@@ -1205,7 +1205,7 @@ BUGS = [
             Edit(
                 CURSORS,
                 "        if group.name.startswith(STREAM_GROUP_PREFIX):\n"
-                "            return rules.let_go(cursor, now).cursor, 0\n",
+                "            return rules.expire_unblamed(cursor, now), 0\n",
                 "",
             ),
         ),
