@@ -3496,6 +3496,7 @@ BUGS = [
             "test_a_stream_that_is_cut_within_a_commit_tells_what_left_with_it",
         ),
     ),
+    Bug(
         "late-words-of-anybody",
         "what came back is taken as completed by who held it before, though another has leased it meanwhile",
         (
