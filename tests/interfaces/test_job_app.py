@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,12 @@ import headwater
 from headwater.errors import Closed, InvalidOption
 from headwater.jobs import JobApp
 from headwater.log.job_operations import NewJob
+from headwater.model.names import DATABASE_DEFAULT
+from headwater.services.job_functions import EnqueuedJob
+from headwater.services.jobs import JobHandle
 from tests.cli.program import environment
 from tests.cli.queuectl import Queuectl
+from tests.forks import CHILD_SECONDS, in_a_child
 
 
 def send(to: str) -> str:
@@ -261,3 +266,96 @@ def test_a_worker_brings_the_schedules_of_its_app_to_the_store(tmp_path: Path) -
     queuectl.expect(0, "schedule", "run", "often")
     (job,) = queuectl.expect(0, "list", "--json").documents()
     assert (job["type"], job["queue"], job["arguments"], job["retries"]) == ("tasks:child", "children", [[7], {}], 4)
+
+
+# ── forks ──
+
+
+def in_the_child_of(app: JobApp, work: Callable[[], object]) -> str:
+    """What a child says that is forked where the app is open on a loop, and which enqueues as the parent does then."""
+
+    async def program() -> str:
+        async with app:
+            await app.functions["tasks:send"].using(id="before").enqueue("ada")
+            said = await asyncio.to_thread(in_a_child, work)
+            await app.functions["tasks:send"].using(id="behind").enqueue("ada")
+        return said
+
+    return asyncio.run(program())
+
+
+@pytest.mark.parametrize("way", ["enqueue_sync", "enqueue", "list", "handle"])
+def test_a_child_of_an_open_app_is_told_to_open_it_anew(path: Path, way: str) -> None:
+    """It has a copy of the loop, which looks as if it ran: whoever waits for that waits for ever."""
+    app = app_on(path)
+    function = app.functions["tasks:send"].using(id="child")
+    handles: list[EnqueuedJob] = []
+
+    async def program() -> str:
+        async with app:
+            handles.append(await asyncio.to_thread(app.functions["tasks:send"].using(id="parent").enqueue_sync, "ada"))
+            said = await asyncio.to_thread(in_a_child, ways[way])
+            await app.functions["tasks:send"].using(id="behind").enqueue("ada")
+        return said
+
+    ways: dict[str, Callable[[], object]] = {
+        "enqueue_sync": lambda: function.enqueue_sync("bob"),
+        "enqueue": lambda: asyncio.run(function.enqueue("bob")),
+        "list": lambda: asyncio.run(app.jobs.list()),
+        "handle": lambda: handles[0].result(CHILD_SECONDS),
+    }
+    said = asyncio.run(program())
+    assert said.startswith("Forked: this JobApp was opened by the process that this one"), said
+    assert "with app:" in said
+    assert asyncio.run(ids(path)) == ["behind", "parent"]
+
+
+def test_a_child_of_an_open_app_may_open_it_anew(path: Path) -> None:
+    app = app_on(path)
+    function = app.functions["tasks:send"]
+
+    async def in_a_loop() -> None:
+        async with app:
+            await function.using(id="async").enqueue("bob")
+
+    def work() -> None:
+        asyncio.run(in_a_loop())
+        with app:
+            function.using(id="sync").enqueue_sync("bob")
+
+    assert in_the_child_of(app, work) == "nothing"
+    assert asyncio.run(ids(path)) == ["async", "before", "behind", "sync"]
+
+
+def test_a_child_waits_for_no_lock_that_a_thread_of_its_parent_has(path: Path) -> None:
+    app = app_on(path)
+    with app._making:
+        said = in_a_child(lambda: app.functions["tasks:send"].using(id="child").enqueue_sync("bob"))
+    assert said == "nothing"
+    assert asyncio.run(ids(path)) == ["child"]
+
+
+def test_a_child_of_an_open_store_is_told_of_its_jobs_too(path: Path) -> None:
+    async def program() -> str:
+        async with headwater.open(str(path), housekeeping=False) as hw:
+            jobs = hw.jobs
+            return await asyncio.to_thread(in_a_child, lambda: asyncio.run(jobs.list()))
+
+    assert asyncio.run(program()).startswith("Forked: this store was opened by the process")
+
+
+def test_a_job_that_a_child_of_a_runner_has_from_its_parent_is_not_waited_for(path: Path) -> None:
+    app = app_on(path)
+    app.work_for(str(path), DATABASE_DEFAULT)
+
+    async def enqueue() -> JobHandle:
+        return await app.functions["tasks:send"].using(id="parent").enqueue("ada")
+
+    async def enqueue_anew() -> None:
+        await app.functions["tasks:send"].using(id="child").enqueue("bob")
+
+    handle = asyncio.run(enqueue())
+    assert in_a_child(lambda: asyncio.run(handle.wait())).startswith("Forked: this JobApp was opened")
+    assert in_a_child(lambda: asyncio.run(enqueue_anew())) == "nothing"
+    app.close()
+    assert asyncio.run(ids(path)) == ["child", "parent"]

@@ -2,9 +2,6 @@
 
 import asyncio
 import multiprocessing
-import os
-import signal
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +12,11 @@ import headwater
 import headwater.sync
 from headwater.errors import Closed, Forked, HeadwaterError, NotOpened
 from tests.doors.live_door import LiveDoor, on_the_edge
-from tests.waiting import expect_soon
+from tests.forks import CHILD_SECONDS, in_a_child
 
 ASYNC_LINES = {"library": "async with headwater.open(", "http": "async with headwater.connect("}
 SYNC_LINES = {"library": "with headwater.sync.open(", "http": "with headwater.sync.connect("}
 INTERFACES = ("library", "http")
-CHILD_SECONDS = 30.0
 
 
 @pytest.fixture
@@ -137,29 +133,6 @@ def test_the_wrong_kind_of_block_or_loop_names_the_right_one(places: Places, int
 
 
 # ── forks ──
-
-
-def in_a_child(work: Callable[[], None]) -> str:
-    """What a forked child says of its work: the error that it ended with. One that hangs is a failure."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        said = "nothing"
-        try:
-            work()
-        except BaseException as error:
-            said = f"{type(error).__name__}: {error}" if isinstance(error, HeadwaterError) else traceback.format_exc()
-        os.write(writing, said.encode()[:60_000])
-        os._exit(0)
-    os.close(writing)
-    try:
-        expect_soon(lambda: os.waitpid(child, os.WNOHANG) != (0, 0), CHILD_SECONDS)
-    except AssertionError:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        raise
-    with os.fdopen(reading, "rb") as pipe:
-        return pipe.read().decode()
 
 
 @pytest.mark.parametrize("interface", INTERFACES)

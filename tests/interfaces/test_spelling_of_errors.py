@@ -13,7 +13,7 @@ import headwater
 import headwater.sync
 from headwater.errors import HeadwaterError
 from headwater.jobs import JobApp
-from headwater.services import life
+from headwater.log import origin
 from tests.worker.functions import plain
 
 SOON = 20.0
@@ -26,7 +26,7 @@ PLAIN = re.compile(r"headwater\.sync|(?<!async )\bwith (app|headwater|queue)|enq
 def forked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As a fork leaves what was open: made by another process."""
     with monkeypatch.context() as patch:
-        patch.setattr(life._forks, "count", life._forks.count + 1)
+        patch.setattr(origin._forks, "count", origin._forks.count + 1)
         yield
 
 

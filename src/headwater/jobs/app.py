@@ -17,8 +17,9 @@ from headwater.app import Headwater, open_headwater
 from headwater.config import Durability
 from headwater.errors import Closed, InvalidOption
 from headwater.log.job_operations import NewJob
+from headwater.log.origin import Origin
 from headwater.model.names import DATABASE_DEFAULT
-from headwater.services.bridge import Bridge, Runs
+from headwater.services.bridge import Bridge, Hand, Runs
 from headwater.services.job_functions import EnqueuedJob, JobRegistry
 from headwater.services.jobs import Jobs
 from headwater.services.other_loop import OtherLoop
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 
 STORE_VARIABLE = "HEADWATER_STORE"
 STORE_DEFAULT = "headwater.db"
+# What to call an app that is open, and how to open it where there is none.
+NAME, LINE = "this JobApp", "with app:"
 
 
 class JobApp(JobRegistry):
@@ -59,14 +62,17 @@ class JobApp(JobRegistry):
             "encryption_key": encryption_key,
         }
         self._headwater: Headwater | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._hand: Hand | None = None
         self._line: _Line | None = None
         self._making = threading.Lock()
+        self._origin = Origin()
+        self._of_parent: list[object] = []
         self._is_in_worker = False
 
     # ── opening ──
 
     async def __aenter__(self) -> Self:
+        self._leave_to_parent()
         if self._headwater is not None:
             raise InvalidOption("this JobApp is open already: open it once, where your program starts")
         if self.stand_in is not None:
@@ -94,6 +100,7 @@ class JobApp(JobRegistry):
 
     def __enter__(self) -> Self:
         if self.stand_in is None:
+            self._leave_to_parent()
             self._own_line()
         return self
 
@@ -104,6 +111,8 @@ class JobApp(JobRegistry):
 
     def close(self) -> None:
         """Let go of the store that `with app:` or `enqueue_sync` have opened."""
+        if not self._origin.is_here:
+            return
         with self._making:
             line, self._line = self._line, None
         if line is not None:
@@ -111,11 +120,19 @@ class JobApp(JobRegistry):
 
     def use(self, jobs: Jobs | None) -> None:
         """Enqueue calls here from now on: `app.use(hw.jobs)`."""
+        if jobs is not None:
+            self._leave_to_parent()
         super().use(jobs)
-        try:
-            self._loop = None if jobs is None else asyncio.get_running_loop()
-        except RuntimeError:
-            self._loop = None
+        self._hand = None if jobs is None or not _is_in_loop() else Hand(asyncio.get_running_loop(), NAME, LINE)
+
+    def _leave_to_parent(self) -> None:
+        """What the parent of this process had open at the fork is the parent's, and is opened anew here. It is kept
+        untouched: closing its files would drop the parent's locks. The lock may be that of a thread there."""
+        if not self._origin.is_here:
+            self._of_parent += [self._headwater, self._jobs, self._line]
+            self._headwater = self._jobs = self._hand = self._line = None
+            self._making = threading.Lock()
+            self._origin = Origin()
 
     def work_for(self, store: str, database: str) -> None:
         """This process runs jobs of that store: calls are enqueued there. An app that names another one is refused."""
@@ -139,6 +156,8 @@ class JobApp(JobRegistry):
         """The jobs of the database that calls are enqueued in."""
         if self.stand_in is None and self._jobs is None and self._is_in_worker:
             return self._own_line().jobs_of_any_loop
+        if self.stand_in is None and self._jobs is not None:
+            self._origin.check(NAME, f"async with app:, or {LINE}")
         return super().jobs
 
     def add_sync(self, job: NewJob) -> EnqueuedJob:
@@ -156,16 +175,17 @@ class JobApp(JobRegistry):
     def _sync_way(self) -> "tuple[Runs, Jobs]":
         """Where a thread hands in its calls: the loop that the app is open on, or else one of its own."""
         if self._jobs is not None:
-            if self._loop is None or not self._loop.is_running():
-                raise Closed("the event loop that this JobApp is open on runs no more: use `with app:` instead")
-            return _Hand(self._loop), self._jobs
+            if self._hand is None:
+                raise Closed(f"{NAME} was opened on no event loop: use `{LINE}` instead")
+            self._hand.check()
+            return self._hand, self._jobs
         line = self._own_line()
         return line.bridge, line.opened.jobs
 
     def _own_line(self) -> "_Line":
+        self._leave_to_parent()
         with self._making:
-            if self._line is None or self._line.process != os.getpid():
-                # One of a parent process stays untouched: closing its files here would drop the parent's locks.
+            if self._line is None:
                 self._tell_conflict()
                 self._line = _Line(self)
             return self._line
@@ -193,10 +213,9 @@ class _Line:
     returned for is on stable storage, and the file is in order whenever a process ends."""
 
     def __init__(self, app: JobApp) -> None:
-        self.process = os.getpid()
-        self.bridge = Bridge("with app:", "this JobApp")
+        self.bridge = Bridge(LINE, NAME)
         self.opened = app.open_for_line()
-        self.opened.life.line = "with app:"
+        self.opened.life.line = LINE
         try:
             self.bridge.run(self.opened.start())
             if app.functions:
@@ -205,23 +224,12 @@ class _Line:
         except BaseException:
             self.bridge.close()
             raise
-        other = OtherLoop(self.opened.jobs_service, self.bridge.loop)
+        other = OtherLoop(self.opened.jobs_service, Hand(self.bridge.loop, NAME, LINE))
         self.jobs_of_any_loop = Jobs(other, self.opened.name)
 
     def close(self) -> None:
         """Close the store and end the thread, once, and only in the process that opened them."""
         self.bridge.finish(self.opened.close)
-
-
-class _Hand:
-    """Runs coroutines on a loop that somebody else keeps going."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-
-    def run(self, work: Any) -> Any:
-        """The outcome of a coroutine, from the loop's thread."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
 def _is_in_loop() -> bool:

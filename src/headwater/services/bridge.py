@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for those who call without async."""
+"""Event loops of other threads, for those who call without async or from a loop of their own."""
 
 import asyncio
 import atexit
@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 
 from headwater.errors import Closed
+from headwater.log.origin import Origin
 from headwater.services.life import Life
 
 # For how long calls of other threads may take to end when a loop is closed.
@@ -111,6 +112,36 @@ class Bridge:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+class Hand:
+    """Hands coroutines to a loop that somebody else keeps going. `name` and `line` are what is open on it, and how to
+    open that anew: a fork of this process has a copy of the loop, which looks as if it ran, and nobody turns it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str, line: str) -> None:
+        self._loop = loop
+        self._name = name
+        self._line = line
+        self._origin = Origin()
+
+    def check(self) -> None:
+        """Raises where nobody would ever take what is handed over."""
+        self._origin.check(self._name, self._line)
+        if not self._loop.is_running():
+            raise Closed(f"the event loop that {self._name} is open on runs no more: use `{self._line}` instead")
+
+    def give(self, work: Coroutine[Any, Any, R]) -> "concurrent.futures.Future[R]":
+        """What a coroutine will come to on the loop."""
+        try:
+            self.check()
+        except BaseException:
+            work.close()
+            raise
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """The outcome of a coroutine, from the loop's thread."""
+        return self.give(work).result()
 
 
 _running: set[Bridge] = set()

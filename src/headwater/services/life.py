@@ -4,33 +4,18 @@ A fork copies what is open into a process that has neither its threads nor its e
 wait for ever, or speak over the parent's connections; so it is refused, and said what to do instead.
 """
 
-import os
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from headwater.errors import Closed, Forked, InvalidInput, NotOpened
+from headwater.errors import Closed, InvalidInput, NotOpened
 from headwater.log.home_loop import HomeLoop
+from headwater.log.origin import Origin
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class _Forks:
-    """How many forks this process is away from the first one."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forked)
-
-    def _forked(self) -> None:
-        self.count += 1
-
-
-_forks = _Forks()
 
 
 class _State(Enum):
@@ -50,12 +35,12 @@ class Life:
         self._name = name
         self.line = line
         self._state = _State.NEW
-        self._forks = _forks.count
+        self._origin = Origin()
 
     @property
     def is_here(self) -> bool:
         """Whether it was made by this process, and not by one that this process was forked from."""
-        return self._forks == _forks.count
+        return self._origin.is_here
 
     @property
     def is_open(self) -> bool:
@@ -71,7 +56,7 @@ class Life:
         """
         self._check_may_open(home)
         home.settle()
-        self._state, self._forks = _State.OPENING, _forks.count
+        self._state, self._origin = _State.OPENING, Origin()
         try:
             yield
         except BaseException:
@@ -102,7 +87,7 @@ class Life:
     def begin(self) -> None:
         """It is open from now on, for this process."""
         self._state = _State.OPEN
-        self._forks = _forks.count
+        self._origin = Origin()
 
     def end(self) -> None:
         """It is closed from now on."""
@@ -110,13 +95,9 @@ class Life:
 
     def check(self) -> None:
         """Raises unless it is open here."""
-        if self._state is _State.OPEN and self._forks == _forks.count:
+        if self.is_open:
             return
-        if self._forks != _forks.count:
-            raise Forked(
-                f"{self._name} was opened by the process that this one (pid {os.getpid()}) was forked from; "
-                f"open it anew here, after the fork: {self.line}"
-            )
+        self._origin.check(self._name, self.line)
         if self._state is _State.CLOSED:
             raise Closed(f"{self._name} is closed; to go on, open it again: {self.line}")
         raise NotOpened(f"{self._name} is not open; use it inside a block: {self.line}")

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.log.operations import Operation
+from headwater.services.bridge import Hand
 from headwater.services.job_verbs import JobVerbs, Waiting
 from headwater.stores.contract import Answerer
 
@@ -14,11 +15,11 @@ Result = TypeVar("Result")
 
 
 class OtherLoop:
-    """A `JobVerbs` over one that lives on `loop`."""
+    """A `JobVerbs` over one that lives on the loop of `hand`."""
 
-    def __init__(self, inner: JobVerbs, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, inner: JobVerbs, hand: Hand) -> None:
         self._inner = inner
-        self._loop = loop
+        self._hand = hand
         self.store = cast(Answerer, _Hopping(inner.store, self))
         self.waits = cast(Waiting, _Hopping(inner.waits, self))
 
@@ -38,7 +39,7 @@ class OtherLoop:
 
     async def hop(self, work: Coroutine[Any, Any, Result]) -> Result:
         """What a coroutine comes to on the other loop."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        return await asyncio.wrap_future(self._hand.give(work))
 
 
 class _Hopping:

@@ -1,0 +1,41 @@
+"""The process that something was opened in. A fork copies what is open into a process that has neither its threads nor
+its event loop: whoever waited for them there would wait for ever."""
+
+import os
+
+from headwater.errors import Forked
+
+
+class _Forks:
+    """How many forks this process is away from the first one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        self.count += 1
+
+
+_forks = _Forks()
+
+
+class Origin:
+    """Where something was opened: in the process that made this."""
+
+    def __init__(self) -> None:
+        self._forks = _forks.count
+
+    @property
+    def is_here(self) -> bool:
+        """Whether that is this process, and not one that this process was forked from."""
+        return self._forks == _forks.count
+
+    def check(self, name: str, line: str = "") -> None:
+        """Raises in a process that was forked from it. `name` and `line` are what to call it and how to open it."""
+        if not self.is_here:
+            raise Forked(
+                f"{name} was opened by the process that this one (pid {os.getpid()}) was forked from; "
+                f"open it anew here, after the fork{line and f': {line}'}"
+            )
