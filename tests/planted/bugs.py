@@ -3392,7 +3392,11 @@ BUGS = [
         "suspects-in-company",
         "calls that nobody knows the guilty one of run together when they come again, and are charged then",
         (
-            Edit("headwater/worker/functions.py", "if job.number not in self._suspects:", "if True:"),
+            Edit(
+                "headwater/worker/functions.py",
+                "if job.number not in self._suspects and not has_ended_a_process(job):",
+                "if True:",
+            ),
             Edit("headwater/worker/suspects.py", "SUSPICIONS_MAX = 5", "SUSPICIONS_MAX = 1"),
         ),
         (
@@ -3550,5 +3554,32 @@ BUGS = [
             "tests/interfaces/test_job_app.py::"
             "test_a_job_that_a_child_of_a_runner_has_from_its_parent_is_not_waited_for",
         ),
+    ),
+    Bug(
+        "charged-for-what-others-left",
+        "a call that is alone in its process when that ends is charged, whoever has run there before",
+        (Edit("headwater/worker/runner_process.py", "self._has_served = True", "pass"),),
+        ("tests/worker/test_loops.py::test_who_runs_alone_behind_others_is_not_charged_for_what_they_left",),
+    ),
+    Bug(
+        "an-offender-in-company",
+        "one that is known to end its process runs beside others again at each attempt",
+        (
+            Edit("headwater/worker/call_reports.py", "if death.alone or number in death.culprits:", "if False:"),
+            Edit("headwater/worker/functions.py", " and not has_ended_a_process(job)", ""),
+        ),
+        ("tests/worker/test_loops.py::test_one_that_has_ended_its_process_runs_apart_from_then_on",),
+    ),
+    Bug(
+        "a-start-before-its-turn",
+        "async calls count as started when their loop is handed them, and not when it comes to them",
+        (
+            Edit(
+                "headwater/worker/async_calls.py",
+                "        self._tell(Begun(",
+                "        self._ends.starts.mark(run.slot, run.number, run.about.token)\n        self._tell(Begun(",
+            ),
+        ),
+        ("tests/worker/test_loops.py::test_what_the_loop_has_not_come_to_is_not_started[die_politely]",),
     ),
 ]

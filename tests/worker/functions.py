@@ -302,6 +302,73 @@ async def die_politely() -> None:
     os._exit(3)
 
 
+def end_when(path: str) -> None:
+    wait_for_file.function(path)
+    os._exit(5)
+
+
+@app.job
+async def leave_a_thread(path: str) -> None:
+    """Returns; what it leaves behind ends the process when there is such a file."""
+    threading.Thread(target=end_when, args=[path], daemon=True).start()
+
+
+@app.job
+def leave_a_thread_plainly(path: str) -> None:
+    threading.Thread(target=end_when, args=[path], daemon=True).start()
+
+
+@app.job
+async def leave_a_callback(path: str) -> None:
+    loop = asyncio.get_running_loop()
+
+    def look() -> None:
+        if os.path.exists(path):
+            os._exit(5)
+        loop.call_later(0.005, look)
+
+    look()
+
+
+@app.job
+async def leave_a_task(path: str) -> None:
+    async def look() -> None:
+        while not os.path.exists(path):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        os._exit(5)
+
+    kept.append(asyncio.create_task(look()))
+
+
+kept: list[asyncio.Task[None]] = []
+
+
+@app.job(retries=2, backoff_base=1, backoff_max=1)
+async def outlast(folder: str) -> int:
+    """Leaves a file for each start, and ends when it is started for the second time. The file is made between steps of
+    it, so that nobody takes it for the one that ends the process then."""
+    job = current_job()
+    asyncio.get_running_loop().call_soon((Path(folder) / f"begun-{job.id}-{job.token}").touch)
+    await asyncio.sleep(0 if job.token > 1 else 1_000)
+    return job.attempt
+
+
+@app.job(retries=2, backoff_base=1, backoff_max=1)
+def outlast_plainly(folder: str) -> int:
+    job = current_job()
+    (Path(folder) / f"begun-{job.id}-{job.token}").touch()
+    time.sleep(0 if job.token > 1 else 1_000)
+    return job.attempt
+
+
+@app.job(retries=2, backoff_base=1, backoff_max=1)
+async def offend(path: str) -> None:
+    """Ends its process at each start; from the second one on, when there is such a file."""
+    while current_job().attempt > 1 and not os.path.exists(path):  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    os._exit(6)
+
+
 @app.job(retries=2, backoff_base=1, backoff_max=1)
 async def close_all_descriptors() -> None:
     """Those of the process that are not its own too: nobody knows afterwards which call it was."""

@@ -1,6 +1,7 @@
 """The event loop that async functions share: a worker sees that it does not turn, and who holds it."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from headwater.log.job_operations import Claim
 from headwater.model.job import JobNumber, JobOutcome, JobState
 from headwater.services.jobs import JobHandle
 from headwater.worker.async_calls import HELD
-from headwater.worker.call_reports import Call, is_charged
+from headwater.worker.call_reports import Call, Death, is_charged, judge
 from headwater.worker.calls import NOBODY, Slate, make_slate
 from headwater.worker.functions import APART_MAX
 from headwater.worker.loop_watch import LOOKS, LoopWatch, Measure
@@ -139,6 +140,87 @@ async def test_those_who_run_beside_one_that_ends_the_process_again_and_again_ar
     assert states.count(JobState.DEAD) == 2
 
 
+@pytest.mark.parametrize(
+    ("leftover", "healthy"),
+    [
+        (functions.leave_a_thread, functions.outlast),
+        (functions.leave_a_callback, functions.outlast),
+        (functions.leave_a_task, functions.outlast),
+        (functions.leave_a_thread_plainly, functions.outlast_plainly),
+    ],
+)
+async def test_who_runs_alone_behind_others_is_not_charged_for_what_they_left(
+    bench: Bench, leftover: Any, healthy: Any
+) -> None:
+    """It runs apart when it comes again, where nobody has left anything: also when others like them come before it."""
+    async with bench.running(concurrency=4):
+        first = await bench.hw.jobs.add(leftover.job(str(bench.folder / "begun-healthy-1")))
+        assert await first.wait(LONG) is JobState.COMPLETED
+        job = await bench.hw.jobs.add(healthy.using(id="healthy").job(str(bench.folder)))
+        await begun(bench, 1)
+        await bench.hw.jobs.add(leftover.job(str(bench.folder / "begun-healthy-2")))
+        assert await job.result(LONG) == 1
+    shown = await job.show()
+    assert (shown.attempts, shown.token) == (1, 2)
+
+
+@pytest.mark.parametrize("worker", ["worker-1", "worker-2"])
+async def test_one_that_has_ended_its_process_runs_apart_from_then_on(bench: Bench, worker: str) -> None:
+    """In another worker too: it is known by the error of its last attempt."""
+    neighbours_there = bench.folder / "neighbours"
+    offender = await bench.hw.jobs.add(functions.offend.job(str(neighbours_there)))
+
+    async def has_offended() -> bool:
+        return (await offender.show()).error is not None
+
+    async with contextlib.AsyncExitStack() as workers:
+        await workers.enter_async_context(bench.running(concurrency=8))
+        await expect_soon_async(has_offended, LONG)
+        if worker != "worker-1":
+            await workers.aclose()
+            await workers.enter_async_context(bench.running(concurrency=8, id=worker))
+        once = functions.wait_and_tell.using(retries=0)
+        waiting = await bench.hw.jobs.add_many([once.job(str(bench.folder)) for _ in range(4)])
+        await begun(bench, 4)
+        neighbours_there.touch()
+        assert await offender.wait(LONG) is JobState.DEAD
+        (bench.folder / "gate").touch()
+        assert [await job.wait(LONG) for job in waiting] == [JobState.COMPLETED] * 4
+    assert (await offender.show()).attempts == 3
+
+
+@pytest.mark.parametrize("culprit", [functions.die_politely, functions.cancel_the_others])
+async def test_what_the_loop_has_not_come_to_is_not_started(bench: Bench, culprit: Any) -> None:
+    """One handed over before them ends the process, or cancels all there is: they may start at most once, and do."""
+    once = functions.wait_and_tell.using(retries=0)
+    jobs = await bench.hw.jobs.add_many([culprit.job(), *(once.job(str(bench.folder)) for _ in range(6))])
+    (bench.folder / "gate").touch()
+    await bench.drain(concurrency=8)
+    shown = [await job.show() for job in jobs[1:]]
+    assert {(job.state, job.attempts) for job in shown} == {(JobState.COMPLETED, 1)}
+    assert len(list(bench.folder.glob("begun-*"))) == 6
+
+
+async def test_who_waits_for_another_to_let_go_of_the_loop_has_not_begun(bench: Bench) -> None:
+    """Nothing of it is noted as started, and its time does not run."""
+    gate = bench.folder / "gate"
+    holder = functions.block_until.using(id="holder", timeout=LONG).job(str(gate))
+    behind = functions.add_later.using(retries=0, timeout=0.2).job(1)
+    async with bench.running(concurrency=4) as worker:
+        handles = await bench.hw.jobs.add_many([holder, behind, behind])
+
+        async def has_begun() -> bool:
+            return len(worker.starts.started()) > 0
+
+        await expect_soon_async(has_begun, LONG)
+        await asyncio.sleep(2)
+        started = worker.starts.started()
+        gate.touch()
+        states = [await job.wait(LONG) for job in handles]
+    assert len(started) == 1
+    assert states == [JobState.COMPLETED] * 3
+
+
 async def test_low_descriptors_are_none_of_the_loop(bench: Bench) -> None:
     async with bench.running(concurrency=4):
         waiting = await neighbours(bench, 2)
@@ -236,6 +318,32 @@ async def test_who_is_charged_when_a_process_dies(
     for _ in range(suspicions):
         suspects.add(ONE)
     assert is_charged(call, set(map(JobNumber, culprits)), suspects, alone=alone) is charged
+
+
+@pytest.mark.parametrize(
+    ("stopped", "culprits", "is_late", "alone", "is_apart"),
+    [
+        ("", {1}, False, False, True),
+        ("", {2}, False, False, False),
+        ("", {2}, True, False, True),
+        ("", set(), True, True, True),
+        ("", set(), True, False, True),
+        ("timeout", {1}, False, False, True),
+        ("timeout", {2}, False, False, False),
+    ],
+)
+async def test_who_runs_apart_when_a_process_has_died(
+    bench: Bench, stopped: str, culprits: set[int], is_late: bool, alone: bool, is_apart: bool
+) -> None:
+    """Whoever did it or may have, and who would be beside the next one that leaves something behind."""
+    await bench.hw.jobs.add(command="true", retries=3)
+    (job,) = (await bench.hw.jobs_service.run(Claim(worker="w", limit=1))).jobs
+    suspects = Suspects()
+    death = Death("ended", frozenset(map(JobNumber, culprits)), {}, is_late=is_late, alone=alone)
+    report = judge(Call(job, stopped=stopped), death, suspects)
+    assert (ONE in suspects) is is_apart
+    charged = bool(stopped) or alone or 1 in culprits
+    assert report.outcome is (JobOutcome.FAILED if charged else JobOutcome.RELEASED)
 
 
 def test_suspects_that_others_have_are_forgotten() -> None:

@@ -116,6 +116,11 @@ class JobStarts:
         """The command that was marked runs as this process."""
         _entry.pack_into(self._page, self._offset(slot), number, token, process, start_of(process))
 
+    def is_marked(self, number: int, token: int) -> bool:
+        """Whether a job that is held here was started."""
+        slot = self._slots.get((number, token))
+        return slot is not None and _entry.unpack_from(self._page, self._offset(slot))[:2] == (number, token)
+
     def started(self) -> set[tuple[int, int]]:
         """What was started, by number and token."""
         return {entry[:2] for entry in self._found()}

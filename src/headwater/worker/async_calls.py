@@ -45,6 +45,7 @@ class AsyncCalls:
         self._stopped: set[JobNumber] = set()
         self._held: set[JobNumber] = set()
         self._disturbed: set[JobNumber] = set()
+        self._begun: set[JobNumber] = set()
         self._steps = Steps(ends.slate, self._disturbed.add)
         self._beating = False
         self._listens = False
@@ -87,7 +88,7 @@ class AsyncCalls:
     # ── calls ──
 
     def _has_room(self) -> bool:
-        return self._left != 0 and len(self._tasks) < self._concurrency
+        return self._left != 0 and not self._closed and len(self._tasks) < self._concurrency
 
     def _take(self) -> None:
         """Take what there is room for, and listen for more only while there is some."""
@@ -104,16 +105,13 @@ class AsyncCalls:
                 self._loop.add_reader(self._ends.line.fileno(), self._take)
             else:
                 self._loop.remove_reader(self._ends.line.fileno())
-        if self._left == 0 and not self._tasks:
+        if self._closed or (self._left == 0 and not self._tasks):
             self._close()
 
     def _start(self, run: Run) -> None:
         function = self._ends.known.get(run.about.type)
         if function is None:
             self._ends.teller.send(Done(run.number, JobOutcome.RELEASED, 0.0))
-            return
-        if not self._ends.starts.mark(run.slot, run.number, run.about.token):
-            self._close()
             return
         self._left -= 1
         self._tell(Begun(run.number, time.monotonic()))
@@ -124,6 +122,11 @@ class AsyncCalls:
         task.add_done_callback(partial(self._finished, run, function))
 
     async def _run(self, run: Run, function: JobFunction[..., Any]) -> None:
+        # Not before: until its turn in the loop comes, another may end the process, or cancel all there is.
+        if not self._ends.starts.mark(run.slot, run.number, run.about.token):
+            self._closed = True
+            return
+        self._begun.add(run.number)
         begun = time.monotonic()
         printer = Printer(run.number, self._ends.teller)
         limit = asyncio.timeout(run.timeout_seconds or None)
@@ -167,13 +170,19 @@ class AsyncCalls:
         # Cancelled before its first step, or interrupted where its end was being told: nobody would ever hear of it.
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is not None:
-            self._tell(self._failed(run, function, error, None, 0.0))
+            self._tell(self._ended_early(run, function, error))
         self._tasks.pop(number, None)
-        for told in (self._stopped, self._held, self._disturbed):
+        for told in (self._stopped, self._held, self._disturbed, self._begun):
             told.discard(number)
         if not self._surroundings.mend():
             self._left = 0
         self._take()
+
+    def _ended_early(self, run: Run, function: JobFunction[..., Any], error: BaseException) -> Done:
+        """A call that could not tell its end itself. One that had not begun is given back, unless it is to be ended."""
+        if run.number in self._begun or run.number in self._stopped:
+            return self._failed(run, function, error, None, 0.0)
+        return Done(run.number, JobOutcome.RELEASED, 0.0, error=DISTURBED)
 
     # ── the worker ──
 

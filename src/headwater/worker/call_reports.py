@@ -1,6 +1,7 @@
 """Calls as a worker holds them, and what it reports of those that cannot report themselves."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Collection
 
@@ -14,8 +15,14 @@ from headwater.worker.frames import Done, Run
 from headwater.worker.loading import FunctionSources
 from headwater.worker.suspects import Suspects
 
+log = logging.getLogger(__name__)
+
 # What a call that was stopped comes to, if not to what it chose itself.
 STOPPED_OUTCOMES = (JobOutcome.FAILED, JobOutcome.BURIED, JobOutcome.CANCELLED, JobOutcome.RELEASED)
+
+
+# How the error begins of an attempt that ended its process.
+PROCESS_ENDED = "the process that ran it"
 
 
 class FunctionSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +39,8 @@ class FunctionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(msgspec.Struct):
-    """A call that the runner has. `begun_at` is known of async ones; that of the plain one stands on the slate."""
+    """A call that the runner has. `begun_at` is known of async ones, which their loop has from then on and starts when
+    it comes to them; that of the plain one stands on the slate."""
 
     job: ClaimedJob
     begun_at: float = 0.0
@@ -66,7 +74,7 @@ def output_of(call: Call) -> str:
 
 def blame(call: Call, how: str, begun_at: float | None) -> JobReport:
     """A call that was ended, or whose process was: why, and since when it ran if it did."""
-    reason = f"the process that ran it {how}"
+    reason = f"{PROCESS_ENDED} {how}"
     if call.stopped == "timeout":
         reason = f"timed out after {call.job.work.timeout_seconds:g} s"
     elif call.stopped:
@@ -109,6 +117,41 @@ def is_charged(call: Call, culprits: Collection[JobNumber], suspects: Suspects, 
     if call.stopped or call.job.attempts_max == 1:
         return True
     return number in culprits if culprits else alone or suspects.is_too_often(number)
+
+
+class Death(msgspec.Struct, frozen=True):
+    """The end of a process: how it came, whose fault it was if that is known, and since when its calls ran.
+
+    `is_late`: whoever it was had returned, and what they left behind did it. `alone`: only one call has run there, and
+    nobody else beside it nor before it: a thread or a timer of one that is done may end those that come behind it.
+    """
+
+    how: str
+    culprits: frozenset[JobNumber]
+    begun: dict[JobNumber, float]
+    is_late: bool
+    alone: bool
+
+
+def judge(call: Call, death: Death, suspects: Suspects) -> JobReport:
+    """What the end of its process means for a call that had begun in it; whoever may do it again runs apart then."""
+    number = call.job.number
+    if is_charged(call, death.culprits, suspects, alone=death.alone):
+        suspects.clear(number)
+        if death.alone or number in death.culprits:
+            suspects.add(number)
+        return blame(call, death.how, death.begun.get(number))
+    log.warning("job %s is given back: the process that ran it %s, not by its fault", call.job.id, death.how)
+    if not death.culprits:
+        suspects.add(number)
+    elif death.is_late:
+        suspects.shelter(number)
+    return release(call.job)
+
+
+def has_ended_a_process(job: ClaimedJob) -> bool:
+    """Whether its last attempt did, in whichever worker."""
+    return job.previous_error.startswith(PROCESS_ENDED)
 
 
 def release(job: ClaimedJob) -> JobReport:

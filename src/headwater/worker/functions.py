@@ -12,7 +12,7 @@ from headwater.model.job import JobNumber
 from headwater.model.job_policy import JobPolicy
 from headwater.services.jobs import DeclaredSchedule
 from headwater.stores.job_starts import JobStarts
-from headwater.worker.call_reports import FunctionSettings, release
+from headwater.worker.call_reports import FunctionSettings, has_ended_a_process, release
 from headwater.worker.frames import Ready
 from headwater.worker.runner import ASYNC_KIND, EITHER_KIND, PLAIN_KIND
 from headwater.worker.runner_process import RunnerProcess
@@ -125,9 +125,9 @@ class Functions:
             self._plain.run(job)
 
     def _find_apart(self, job: ClaimedJob) -> RunnerProcess | None:
-        """Where a call may be run that is suspected of having ended a process: apart from all others, unless whatever
-        is there takes long; None for any other call."""
-        if job.number not in self._suspects:
+        """Where a call may be run that has ended a process or may have: apart from all others, unless whatever is there
+        takes long; None for any other call."""
+        if job.number not in self._suspects and not has_ended_a_process(job):
             return None
         kind = ASYNC_KIND if job.type in self._asynchronous else PLAIN_KIND
         apart = [runner for runner in self._runners if runner.is_apart and runner.kind == kind]

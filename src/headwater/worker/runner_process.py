@@ -18,7 +18,7 @@ import msgspec
 from headwater.log.job_operations import ClaimedJob, JobReport, Note
 from headwater.model.job import JobNumber
 from headwater.stores.job_starts import JobStarts
-from headwater.worker.call_reports import Call, FunctionSettings, blame, end_of, is_charged, release, run_of
+from headwater.worker.call_reports import Call, Death, FunctionSettings, blame, end_of, judge, release, run_of
 from headwater.worker.calls import ANYBODY, NOBODY
 from headwater.worker.frames import (
     Begun,
@@ -68,6 +68,7 @@ class RunnerProcess:
         self._unplaced: deque[ClaimedJob] = deque()
         self._retiring: asyncio.TimerHandle | None = None
         self._culprits: set[JobNumber] = set()
+        self._has_served = False
         self._suspects = suspects
         self._loop_watch: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] | None = None
@@ -385,7 +386,11 @@ class RunnerProcess:
         if self._process is None:
             return
         holder, since = self._process.slate.read_step()
-        if holder == call.job.number and since < deadline:
+        if not self._starts.is_marked(call.job.number, call.job.token):
+            # Its time begins when the loop comes to it, and another one holds that.
+            seconds = call.job.work.timeout_seconds
+            self._time(call, seconds + late, self._look_whether_told, call, time.monotonic() + seconds, late)
+        elif holder == call.job.number and since < deadline:
             self._overdue(call)
         else:
             self._time(call, self._settings.grace_seconds - late, self._overdue, call)
@@ -422,6 +427,7 @@ class RunnerProcess:
 
     def _done(self, done: Done) -> None:
         call = self._forget(done.number)
+        self._has_served = True
         if call is not None:
             self._suspects.clear(done.number)
             self.on_report(end_of(call, done))
@@ -450,6 +456,7 @@ class RunnerProcess:
                 timer.cancel()
         self._retiring = self._loop_watch = None
         self._culprits = set()
+        self._has_served = False
         self._unsent.clear()
         self._unplaced.clear()
 
@@ -467,8 +474,8 @@ class RunnerProcess:
             pass
         self._take_kept(process)
         begun = self.begun()
-        culprits = self._culprits or {process.slate.read_step()[0]} - {NOBODY}
-        was_retiring = self._retiring is not None
+        culprits = frozenset(self._culprits or {process.slate.read_step()[0]} - {NOBODY})
+        is_company_known = self._retiring is None and not self._has_served
         process.close()
         self._forget_process()
         was_ready, self.is_ready = self.is_ready, False
@@ -476,16 +483,11 @@ class RunnerProcess:
         calls = [call for number in list(self._calls) if (call := self._forget(number)) is not None]
         ran = [call for call in calls if (call.job.number, call.job.token) in started]
         rest = [call for call in calls if (call.job.number, call.job.token) not in started]
-        alone = len(ran) == 1 and (self.is_apart or not was_retiring)
+        is_late = culprits.isdisjoint(call.job.number for call in ran)
+        alone = len(ran) == 1 and (self.is_apart or is_company_known)
+        death = Death(how, culprits, begun, is_late=is_late, alone=alone)
         for call in ran:
-            if is_charged(call, culprits, self._suspects, alone=alone):
-                self._suspects.clear(call.job.number)
-                self.on_report(blame(call, how, begun.get(call.job.number)))
-            else:
-                log.warning("job %s is given back: the process that ran it %s, not by its fault", call.job.id, how)
-                if not culprits:
-                    self._suspects.add(call.job.number)
-                self.on_report(release(call.job))
+            self.on_report(judge(call, death, self._suspects))
         if not was_ready:
             self.on_early_death(how)
         for call in rest:

@@ -1,7 +1,8 @@
-"""Calls whose process has died beside others, where nobody knows which of them it was.
+"""Calls that have ended their process, or may have: it died beside others, or behind others that had left something in
+it, and nobody knows which of them it was.
 
-Each is given back, and run apart from all others when it comes again: in a process of its own, which tells who was at
-fault. What a healthy job had the bad luck to run beside is no attempt of it.
+Each runs apart from all others when it comes again: in a process of its own, which tells who was at fault and harms no
+neighbour. Where nobody knows it is given back before: what a healthy job had the bad luck to run beside is no attempt.
 """
 
 from headwater.model.job import JobNumber
@@ -22,10 +23,14 @@ class Suspects:
         return number in self._times
 
     def add(self, number: JobNumber) -> None:
-        """Its process has died beside others, and it may have been at fault."""
+        """Its process has died, and it may have been at fault."""
         self._times[number] = self._times.pop(number, 0) + 1
         if len(self._times) > SUSPECTS_MAX:
             del self._times[next(iter(self._times))]
+
+    def shelter(self, number: JobNumber) -> None:
+        """It is not at fault, but whoever was has returned: the next like it would run beside it again."""
+        self._times.setdefault(number, 0)
 
     def clear(self, number: JobNumber) -> None:
         """It has ended by itself, or is charged with the end of its process."""
