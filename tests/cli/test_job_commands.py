@@ -419,3 +419,23 @@ def test_the_view_of_jobs_shows_the_command_of_a_list_of_words(queuectl: Queuect
         "id command state attempts max_retries created_at updated_at locked_by locked_at run_at timeout output error"
     )
     assert set(expected.split()) <= set(columns)
+
+
+@pytest.mark.parametrize(
+    ("words", "counted"),
+    [
+        (("cleanup", "--state", "dead", "--older-than", "0s"), {"dropped": 1}),
+        (("dlq", "purge", "--all", "--yes"), {"ids": ["parent"], "count": 1}),
+        (("dlq", "purge", "parent", "--yes"), {"ids": ["parent"], "count": 1}),
+    ],
+)
+def test_what_waited_for_a_dead_job_that_is_dropped_is_told(
+    queuectl: Queuectl, words: tuple[str, ...], counted: dict[str, object]
+) -> None:
+    add(queuectl, {"id": "parent"}, {"id": "child", "depends_on": ["parent"]})
+    add(queuectl, {"id": "grandchild", "depends_on": ["child"]})
+    worked(queuectl, "no such file")
+    dropped = queuectl.expect(0, *words, "--json")
+    assert dropped.document() == {**counted, "cancelled": 2}
+    assert "cancelled 2 jobs with " in dropped.err
+    assert states(queuectl) == {"child": "cancelled", "grandchild": "cancelled"}

@@ -658,3 +658,18 @@ async def test_a_key_that_its_rate_holds_back_keeps_no_place_from_others(board: 
     assert (first.id, second.id) == ("a0", "e0")
     await board.settle(second)
     assert [*await board.names(10), *await board.names(10)] == ["b0"]
+
+
+async def test_whoever_drops_a_dead_job_is_told_how_many_waited_for_it(board: Board) -> None:
+    """In a chain, and with one that goes on whatever becomes of the others."""
+    await board.add(shell("parent", retries=0), shell("child", depends_on=("parent",)))
+    await board.add(shell("grandchild", depends_on=("child",)))
+    await board.add(shell("anyhow", depends_on=("grandchild",), depends_when="finished"))
+    await board.fail(await board.take())
+    changed = await board.log.run(DropJobs(state=JobState.DEAD, before=board.log.clock.now()))
+    assert (changed.ids, changed.cancelled) == (["parent"], 2)
+    assert [await board.state(name) for name in ("child", "grandchild", "anyhow")] == [
+        JobState.CANCELLED,
+        JobState.CANCELLED,
+        JobState.PENDING,
+    ]

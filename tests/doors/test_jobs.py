@@ -10,7 +10,7 @@ import headwater
 from headwater.doors.all_routes import make_door
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
-from headwater.log.job_operations import Claim, JobReport, NewJob, Settle
+from headwater.log.job_operations import Claim, Heartbeat, JobReport, NewJob, Settle, WorkerAbout
 from headwater.log.operations import Clear
 from headwater.model.command_template import read_templates
 from headwater.model.job import HIDDEN, JOBS_QUEUE, JobOutcome
@@ -203,6 +203,52 @@ async def test_jobs_that_others_depend_on_are_kept_and_orphans_are_not_armed_aga
     status, refused = await visitor.ask("POST", "/jobs/retry", {"ids": ["child"]})
     assert (status, "a job that it depends on was dropped" in str(refused)) == (409, True)
     assert (await hw.jobs.show("child")).state == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/jobs/cleanup", {"older_than": 0, "state": "cancelled", "queue": ""}),
+        ("POST", "/jobs/cleanup", {"older_than": 0, "state": ""}),
+        ("POST", "/jobs/cancel", {"ids": []}),
+        ("POST", "/jobs/retry", {"ids": []}),
+        ("POST", "/jobs/drop", {"ids": []}),
+        ("POST", "/workers/stop", {"ids": []}),
+        ("PUT", "/job-config/max-retries", {"value": 1, "queue": ""}),
+        ("POST", "/job-limits", {"type": "tasks:send", "queue": "", "rate": 1}),
+        ("POST", "/job-limits", {"type": "", "rate": 1}),
+        ("DELETE", "/job-limits?type=tasks:send&queue=", None),
+        ("GET", "/job-events?id=", None),
+        *(("GET", f"/jobs?{name}=", None) for name in ("queue", "state", "type", "batch", "error")),
+    ],
+)
+async def test_what_is_said_and_empty_never_means_all(
+    hw: headwater.Headwater, visitor: Visitor, method: str, path: str, body: object
+) -> None:
+    """A variable that nobody filled: nothing is done, and nothing is listed."""
+    await visitor.ask("POST", "/jobs", {"jobs": [CALL, {**CALL, "id": "b"}]})
+    await visitor.ask("POST", "/jobs/cancel", {"ids": ["a"]})
+    await hw.jobs_service.run(Heartbeat(worker="w", about=WorkerAbout()))
+    status, refused = await visitor.ask(method, path, body)
+    assert status in (400, 422), refused
+    assert [(job.id, job.state) for job in await hw.jobs.list()] == [("b", "pending"), ("a", "cancelled")]
+    assert [worker.stopping for worker in await hw.jobs.workers()] == [False]
+    assert await hw.jobs.config() == await hw.jobs.config("default")
+
+
+async def test_dropping_says_how_many_jobs_waited_for_what_is_dropped(
+    hw: headwater.Headwater, visitor: Visitor
+) -> None:
+    for name in ("a", "b"):
+        child = {**CALL, "id": f"child-{name}", "depends_on": [name]}
+        await visitor.ask("POST", "/jobs", {"jobs": [{**CALL, "id": name, "retries": 0}, child]})
+        (job,) = (await hw.jobs_service.run(Claim(worker="w", limit=1, functions=frozenset({"tasks:send"})))).jobs
+        report = JobReport(number=job.number, token=job.token, outcome=JobOutcome.FAILED)
+        await hw.jobs_service.run(Settle(worker="w", reports=[report]))
+    assert await visitor.ask("POST", "/jobs/drop", {"ids": ["a"]}) == (200, {"ids": ["a"], "cancelled": 1})
+    dead = {"older_than": 0, "state": "dead"}
+    assert await visitor.ask("POST", "/jobs/cleanup", dead) == (200, {"dropped": 1, "cancelled": 1})
+    assert {job.state for job in await hw.jobs.list()} == {"cancelled"}
 
 
 async def test_queues_settings_limits_schedules_and_workers(hw: headwater.Headwater, visitor: Visitor) -> None:

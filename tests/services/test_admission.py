@@ -27,6 +27,7 @@ from headwater.log.job_operations import (
     RetryJobs,
     SetJobConfig,
     SetJobLimit,
+    StopWorkers,
 )
 from headwater.log.operations import (
     Ack,
@@ -102,6 +103,7 @@ REFUSED: list[Operation] = [
     Enqueue(jobs=(NewJob(type=BAD),)),
     Enqueue(jobs=(msgspec.structs.replace(JOB, retries=-1),)),
     Enqueue(jobs=(msgspec.structs.replace(JOB, arguments=msgspec.Raw(b'"%s"' % (b"x" * 2_000_000))),)),
+    StopWorkers(workers=()),
     CancelJobs(),
     CancelJobs(ids=("a",), state=JobState.PENDING),
     CancelJobs(ids=(BAD,)),

@@ -48,6 +48,7 @@ class Deed(NamedTuple):
     name: str
     done: str
     act: "Callable[[Database, list[str]], Awaitable[Changed]]"
+    warning: str = ""
 
 
 def changes(kind: "type[ChooseJobs]", *, skip_unfit: bool) -> "Callable[[Database, list[str]], Awaitable[Changed]]":
@@ -99,7 +100,7 @@ def preview(settings: Settings, jobs: "list[JobStatus]", deed: Deed, *, yes: boo
         print_table(("ID", "STATE", "QUEUE", "JOB"), rows)
         if len(jobs) > SAMPLE:
             note(f"and {len(jobs) - SAMPLE:,} more")
-    confirm(f"{deed.name} {plural(len(jobs), 'job')}?", yes=yes)
+    confirm(f"{deed.name} {plural(len(jobs), 'job')}?{deed.warning}", yes=yes)
 
 
 def _changed(changed: "list[Changed]", deed: Deed) -> Result:
@@ -115,6 +116,8 @@ def _changed(changed: "list[Changed]", deed: Deed) -> Result:
     if deed.name == "Cancel":
         document["asked_to_stop"] = asked
     document |= {name: names for name, names in left.items() if names}
+    if cancelled := sum(one.cancelled for one in changed):
+        document["cancelled"] = cancelled
     if not ids and not any(left.values()):
         return nothing(document, f"none of these jobs can be {deed.done}: they are in another state")
     done = [name for name in ids if name not in set(asked)]
@@ -126,7 +129,8 @@ def _changed(changed: "list[Changed]", deed: Deed) -> Result:
         "kept, others depend on them that may still run": left["kept"],
     }
     code = ExitCode.OK if ids else ExitCode.NOTHING
-    return Result([document], lambda: _print_changed(shown), code=code)
+    notes = [f"cancelled {plural(cancelled, 'job')} with them, which waited for one of them"] if cancelled else []
+    return Result([document], lambda: _print_changed(shown), code=code, notes=notes)
 
 
 def _print_changed(changed: "dict[str, list[str]]") -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headwater.log.job_operations import Changed
     from headwater.services.database import Database
 
+WAITING_LOST = " What waits for one of them is cancelled with it."
 All = Annotated[bool, typer.Option("--all", help="All dead jobs, or all of the queue.")]
 
 
@@ -103,7 +104,7 @@ def purge_dead(
     from headwater.log.job_operations import DropJobs
 
     if ids:
-        confirm(f"Drop {plural(len(ids), 'dead job')} for good?", yes=yes)
+        confirm(f"Drop {plural(len(ids), 'dead job')} for good?{WAITING_LOST}", yes=yes)
 
     async def act(hw: "Database", names: list[str]) -> "Changed":
         if ids:
@@ -111,7 +112,7 @@ def purge_dead(
         return await changes(DropJobs, skip_unfit=not ids)(hw, names)
 
     choice = Choice(ids or (), ["dead"], queue, type_, error)
-    deed = Deed("Drop for good", "dropped", act)
+    deed = Deed("Drop for good", "dropped", act, WAITING_LOST)
     return change_chosen(settings, choice, deed, everything=everything, yes=yes)
 
 

@@ -101,7 +101,7 @@ async def cleanup(
 ) -> Result:
     """Forget jobs that completed long ago, or ended so as --state says.
 
-    Jobs that others depend on which may still run are kept.
+    Jobs whose end others go by that may still run are kept. What waits for a dead job that is dropped is cancelled.
 
     Examples:
       queuectl cleanup
@@ -116,6 +116,9 @@ async def cleanup(
     if found.kept:
         document["kept"] = found.kept
         notes.append(f"kept {plural(found.kept, 'job')}: others depend on them that may still run")
+    if found.cancelled:
+        document["cancelled"] = found.cancelled
+        notes.append(f"cancelled {plural(found.cancelled, 'job')} with them, which waited for one that was dropped")
     return line(document, (f"dropped {plural(found.dropped, 'job')}", ""), notes=notes)
 
 

@@ -179,13 +179,14 @@ class Changed(msgspec.Struct, frozen=True, omit_defaults=True):
     """The jobs that were changed. Those among them that ran and are to be cancelled are `asked_to_stop`: what becomes
     of them, their worker will say. `passed_over` were chosen and not retried, because another unfinished job has their
     unique key, `orphaned` because one that they depend on was dropped. `kept` were chosen and not dropped, because a
-    job that may still run depends on them."""
+    job that may still run depends on them; `cancelled` says how many waited for those that were dropped."""
 
     ids: list[str]
     passed_over: list[str] = []
     asked_to_stop: list[str] = []
     kept: list[str] = []
     orphaned: list[str] = []
+    cancelled: int = 0
 
 
 class Depart(Operation[Changed], frozen=True, kw_only=True):
@@ -198,7 +199,7 @@ class Depart(Operation[Changed], frozen=True, kw_only=True):
 class StopWorkers(Operation[Changed], frozen=True, kw_only=True):
     """Ask workers to finish what they run and end; all of the database when none are named."""
 
-    workers: Sequence[str] = ()
+    workers: Sequence[str] | None = None
 
 
 class Rescue(Operation[Changed], frozen=True, kw_only=True):

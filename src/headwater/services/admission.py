@@ -202,6 +202,12 @@ def _check_choice(choice: ChooseJobs, config: Config) -> Changes:
     return {}
 
 
+def _check_stop(stop: StopWorkers, config: Config) -> Changes:
+    if stop.workers is not None and not check_list("workers", stop.workers):
+        raise InvalidOption("name at least one worker, or leave them out to stop all")
+    return {}
+
+
 def _check_jobs(enqueue: Enqueue, config: Config) -> Changes:
     jobs = check_list("jobs", enqueue.jobs)
     if not jobs:
@@ -273,6 +279,6 @@ _whole: dict[type[Operation], Callable[[Any, Config], Changes] | None] = {
     RegisterTypes: _check_types,
     PutSchedule: _check_schedule,
     ChangeSchedule: None,
-    StopWorkers: None,
+    StopWorkers: _check_stop,
     **DOCUMENT_CHECKS,
 }

@@ -105,10 +105,11 @@ class DeclaredSchedule(msgspec.Struct, frozen=True):
 
 class DroppedJobs(msgspec.Struct, frozen=True):
     """How many jobs were forgotten, and how many of those that were meant are kept because a job that may still run
-    depends on them: at most 1,000 of these are counted."""
+    depends on them: at most 1,000 of these are counted. `cancelled` waited for one of those that were forgotten."""
 
     dropped: int
     kept: int
+    cancelled: int = 0
 
 
 class JobHandle:
@@ -251,13 +252,13 @@ class Jobs:
     async def cancel(self, *ids: str, skip_unfit: bool = False) -> Sequence[str]:
         """Cancel jobs that have not ended. Those that run are asked to stop: their worker ends them, and until it has
         they are `cancelling` and still processing. `skip_unfit` leaves out those that have ended meanwhile."""
-        return await self._change(CancelJobs(database=self.database, ids=_names(ids), skip_unfit=skip_unfit))
+        return await self._change(CancelJobs(database=self.database, ids=named(ids), skip_unfit=skip_unfit))
 
     async def retry(self, *ids: str, skip_unfit: bool = False) -> Sequence[str]:
         """Give jobs that failed, died or were cancelled all their attempts again, from now on. JobUnfit when another
         unfinished job has the unique key of one, or a job that one depends on was dropped; `skip_unfit` leaves those
         out, and those that have moved on."""
-        return await self._change(RetryJobs(database=self.database, ids=_names(ids), skip_unfit=skip_unfit))
+        return await self._change(RetryJobs(database=self.database, ids=named(ids), skip_unfit=skip_unfit))
 
     async def retry_dead(
         self, *, queue: str | None = None, type: str | None = None, error: str = "", limit: int = BITE
@@ -280,28 +281,29 @@ class Jobs:
     async def drop(self, *ids: str, skip_unfit: bool = False) -> Sequence[str]:
         """Forget jobs that have ended; what waits for one of them is cancelled. JobUnfit when a job that may still run
         (it is unfinished or dead) goes by the end of one; `skip_unfit` keeps those."""
-        return await self._change(DropJobs(database=self.database, ids=_names(ids), skip_unfit=skip_unfit))
+        return await self._change(DropJobs(database=self.database, ids=named(ids), skip_unfit=skip_unfit))
 
     async def cleanup(
         self, *, older_than: Seconds = 0.0, state: JobState | str = JobState.COMPLETED, queue: str | None = None
     ) -> int:
-        """Forget jobs that ended in `state` more than `older_than` seconds ago; how many. One that a job depends on
-        which may still run is kept."""
+        """Forget jobs that ended in `state` more than `older_than` seconds ago; how many. One whose end a job goes by
+        that may still run is kept; what waits for one, because that is dead, is cancelled."""
         return (await self.drop_old(older_than=older_than, state=state, queue=queue)).dropped
 
     async def drop_old(
         self, *, older_than: Seconds = 0.0, state: JobState | str = JobState.COMPLETED, queue: str | None = None
     ) -> DroppedJobs:
-        """The same as `cleanup`; how many were forgotten, and how many are kept for jobs that may still run."""
+        """The same as `cleanup`; how many were forgotten, kept for jobs that may still run, and cancelled with them."""
         seconds = seconds_of("older_than", older_than)
         check_range("older_than", seconds, 0, SECONDS_MAX)
         before = Timestamp(self.service.clock.now() - int(seconds * SECOND))
         name = check_said_name("queue", queue)
         chosen = DropJobs(database=self.database, state=check_state(state), queue=name, before=before, limit=BITE)
-        dropped = 0
+        dropped = cancelled = 0
         while (changed := await self._run(chosen)).ids:
             dropped += len(changed.ids)
-        return DroppedJobs(dropped, len(changed.kept))
+            cancelled += changed.cancelled
+        return DroppedJobs(dropped, len(changed.kept), cancelled)
 
     async def pause(self, queue: str = QUEUE_DEFAULT) -> None:
         """Hand out no more jobs of a queue. Those that run go on."""
@@ -444,7 +446,7 @@ class Jobs:
 
     async def stop_workers(self, *ids: str) -> Sequence[str]:
         """Ask workers to finish what they run and end; all of them when none are named."""
-        return await self._change(StopWorkers(database=self.database, workers=tuple(ids)))
+        return await self._change(StopWorkers(database=self.database, workers=tuple(ids) or None))
 
     async def _change(self, operation: Operation[Changed]) -> Sequence[str]:
         changed = await self._run(operation)
@@ -458,7 +460,8 @@ class Jobs:
         await self._run(ChangeSchedule(database=self.database, name=name, **change))
 
 
-def _names(ids: Sequence[str]) -> tuple[str, ...]:
+def named(ids: Sequence[str]) -> tuple[str, ...]:
+    """The ids of jobs that somebody named; none at all would mean every job there is."""
     if not ids:
         raise InvalidOption("name at least one job")
     return tuple(ids)

@@ -22,7 +22,7 @@ from headwater.model.names import Lsn
 from headwater.model.principal import Principal
 from headwater.model.selection import Selection
 from headwater.outage import OUTAGES
-from headwater.services.checks import check_optional_name
+from headwater.services.checks import check_said_name
 from headwater.services.own_records import OwnRecords
 from headwater.stores.questions import FindLastLsn, Segment
 
@@ -52,7 +52,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 async def events(site: Site, request: Request, query: EventsQuery) -> Response:
     """Changes from now on, or from where the client left off."""
-    name = check_optional_name("job", query.id)
+    name = check_said_name("job", query.id)
     seen = request.headers.get("last-event-id", "")
     identity = await site.queues.identity()
     after = _parse(seen) if seen else None

@@ -15,11 +15,12 @@ from headwater.doors.jobs.own_names import is_visible, visible_jobs, visible_sch
 from headwater.doors.site import Site, check_use, key_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption, JobMissing, NotAllowed, QueueMissing
-from headwater.log.job_operations import NewJob
+from headwater.log.job_operations import DropJobs, NewJob, StopWorkers
 from headwater.model.job import COMMAND_PREFIX, FINISHED, QUEUE_DEFAULT, SHELL, runs_command
 from headwater.model.job_policy import JobPolicy
 from headwater.model.names import NAME_LENGTH_MAX, check_name
 from headwater.model.principal import Scope, require_all
+from headwater.services.admission import admit as admit_operation
 from headwater.services.job_documents import (
     DependencyDocument,
     FullJobDocument,
@@ -33,7 +34,7 @@ from headwater.services.job_documents import (
     worker_document,
 )
 from headwater.services.job_options import decode_call
-from headwater.services.jobs import Jobs
+from headwater.services.jobs import Jobs, named
 from headwater.stores.job_questions import JobFilter, JobStatus
 
 
@@ -175,6 +176,9 @@ async def visible(site: Site, request: Request, id: str) -> JobStatus:
 
 async def list_jobs(site: Site, request: Request, query: shapes.JobsQuery) -> Response:
     """Jobs by state, queue, type and batch."""
+    for name in query.__struct_fields__:
+        if getattr(query, name) == "":
+            raise InvalidOption(f"{name} is empty; leave it out, or say which is meant")
     return json_response([job_document(job) for job in await found(site, request, query)])
 
 
@@ -192,7 +196,7 @@ async def found(site: Site, request: Request, query: shapes.JobsQuery | JobFilte
             queue=queue or None,
             type=query.type or None,
             batch=query.batch or None,
-            error=query.error,
+            error=query.error or "",
             limit=query.limit,
         )
         listed += await visible_jobs(site, request, some)
@@ -250,8 +254,9 @@ async def retry(site: Site, request: Request, body: shapes.JobNames) -> Response
 async def drop(site: Site, request: Request, body: shapes.JobNames) -> Response:
     """Forget jobs that have ended."""
     ids = await check_theirs(site, request, body.ids)
-    changed = await jobs_of(site, request).drop(*ids)
-    return json_response(shapes.ChangedNames(list(changed)))
+    jobs = jobs_of(site, request)
+    changed = await jobs.change(DropJobs(database=jobs.database, ids=named(ids)))
+    return json_response(shapes.DroppedNames(changed.ids, changed.cancelled))
 
 
 async def check_theirs(site: Site, request: Request, ids: list[str]) -> list[str]:
@@ -269,10 +274,8 @@ async def clean_up(site: Site, request: Request, body: shapes.CleanUp) -> Respon
         check_use(request, body.queue)
     else:
         require_all(request.principal, Scope.ADMIN)
-    found = await jobs_of(site, request).drop_old(
-        older_than=body.older_than, state=body.state, queue=body.queue or None
-    )
-    return json_response(shapes.Dropped(found.dropped, found.kept))
+    found = await jobs_of(site, request).drop_old(older_than=body.older_than, state=body.state, queue=body.queue)
+    return json_response(shapes.Dropped(found.dropped, found.kept, found.cancelled))
 
 
 async def pause(site: Site, request: Request, queue: str) -> Response:
@@ -328,8 +331,8 @@ async def configure(site: Site, request: Request, body: shapes.Setting, name: st
     """Remember a setting, or forget it."""
     require_all(request.principal, Scope.ADMIN)
     jobs = jobs_of(site, request)
-    await jobs.configure(name, body.value, queue=body.queue or None)
-    return json_response(shapes.SettingNow(name, (await jobs.config(body.queue or None))[name]))
+    await jobs.configure(name, body.value, queue=body.queue)
+    return json_response(shapes.SettingNow(name, (await jobs.config(body.queue))[name]))
 
 
 async def put_schedule(site: Site, request: Request, body: shapes.AddSchedule, name: str) -> Response:
@@ -389,4 +392,9 @@ async def one_schedule(site: Site, request: Request, name: str) -> Response:
 async def stop_workers(site: Site, request: Request, body: shapes.StopNames) -> Response:
     """Ask workers to finish and end."""
     require_all(request.principal, Scope.ADMIN)
-    return json_response(shapes.ChangedNames(list(await jobs_of(site, request).stop_workers(*body.ids))))
+    jobs = jobs_of(site, request)
+    names = None if body.ids is None else tuple(body.ids)
+    changed = await jobs.service.run(
+        admit_operation(StopWorkers(database=jobs.database, workers=names), jobs.service.config)
+    )
+    return json_response(shapes.ChangedNames(changed.ids))

@@ -83,7 +83,7 @@ ROUTES = with_own_names(
             "Give jobs all their attempts again",
             gives=shapes.ChangedNames,
         ),
-        _change("/jobs/drop", handlers.drop, "Forget jobs that have ended", gives=shapes.ChangedNames),
+        _change("/jobs/drop", handlers.drop, "Forget jobs that have ended", gives=shapes.DroppedNames),
         _change(
             "/jobs/cleanup",
             handlers.clean_up,

@@ -1,4 +1,8 @@
-"""What the routes of jobs take and ask, and what they answer where it is not a job itself."""
+"""What the routes of jobs take and ask, and what they answer where it is not a job itself.
+
+What narrows down which jobs or workers are meant is left out where all are: said and empty it is refused, as a variable
+that nobody filled.
+"""
 
 from typing import Any
 
@@ -24,11 +28,11 @@ class JobNames(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class JobsQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs to list."""
 
-    state: str = ""
-    queue: str = ""
-    type: str = ""
-    batch: str = ""
-    error: str = ""
+    state: str | None = None
+    queue: str | None = None
+    type: str | None = None
+    batch: str | None = None
+    error: str | None = None
     limit: int = 100
 
 
@@ -47,7 +51,7 @@ class StatsQuery(msgspec.Struct, frozen=True, kw_only=True):
 class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which changes to follow; all when no id is given."""
 
-    id: str = ""
+    id: str | None = None
 
 
 class CleanUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,14 +59,14 @@ class CleanUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     older_than: float
     state: str = "completed"
-    queue: str = ""
+    queue: str | None = None
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A setting, of the database or of one queue; null forgets it."""
 
     value: Any = None
-    queue: str = ""
+    queue: str | None = None
 
 
 class LimitType(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,9 +91,9 @@ class AddSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class StopNames(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Workers by id; all when there are none."""
+    """Workers by id; all when none are said."""
 
-    ids: list[str] = []
+    ids: list[str] | None = None
 
 
 # ── what is answered ──
@@ -108,11 +112,20 @@ class ChangedNames(msgspec.Struct, frozen=True):
     ids: list[str]
 
 
+class DroppedNames(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Those that were forgotten, and how many are cancelled because they waited for one of them."""
+
+    ids: list[str]
+    cancelled: int = 0
+
+
 class Dropped(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How many jobs were forgotten, and how many are kept because a job that may still run depends on them."""
+    """How many jobs were forgotten, how many are kept because a job that may still run depends on them, and how many
+    are cancelled because they waited for one that was forgotten."""
 
     dropped: int
     kept: int = 0
+    cancelled: int = 0
 
 
 class QueuePaused(msgspec.Struct, frozen=True):

@@ -84,7 +84,7 @@ async def _their_ids(site: Site, request: Request, choice: ChooseJobs, changed: 
         return [name for name in names if request.principal.may_see_name(name)]
 
     left = (seen(changed.passed_over), seen(changed.asked_to_stop), seen(changed.kept), seen(changed.orphaned))
-    return Changed(seen(changed.ids), *left)
+    return Changed(seen(changed.ids), *left, cancelled=changed.cancelled)
 
 
 async def _check_new_schedule(site: Site, request: Request, put: PutSchedule) -> PutSchedule:

@@ -15,11 +15,11 @@ from headwater.stores.tables.job_rows import JobRow, numbers_of
 MINUTES_KEPT = 30 * 24 * 60
 
 Choosing = Callable[[ChooseJobs, frozenset[JobState], str, Timestamp, Timestamp | None], list[JobRow]]
-Cancelling = Callable[[Sequence[JobRow], str, Timestamp], None]
+Cancelling = Callable[[Sequence[JobRow], str, Timestamp], int]
 
 
 class JobDrops:
-    """Drops jobs. `choose` finds those that are meant, `cancel` is what cancels those that wait for them."""
+    """Drops jobs. `choose` finds those that are meant, `cancel` cancels those that wait for them, and says how many."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class JobDrops:
                         f"job {row.id} cannot be dropped: job {needed[row.number]} depends on it and may still run"
                     )
         rows = [row for row in chosen if row.number not in needed]
-        self._forget_jobs(rows, now)
+        cancelled = self._forget_jobs(rows, now)
         kept = [row.id for row in chosen if row.number in needed]
         if operation.before is not None and not operation.ids:
             kept = self._needed_before(operation, operation.before, operation.limit - len(rows))
-        return Changed([row.id for row in rows], kept=kept)
+        return Changed([row.id for row in rows], kept=kept, cancelled=cancelled)
 
     def _needed_before(self, operation: DropJobs, before: Timestamp, limit: int) -> list[str]:
         """The ids of jobs that would be dropped by their age if no other went by their end."""
@@ -81,12 +81,13 @@ class JobDrops:
         self._connection.run(self._sql.drop_minutes, (now // (60 * SECOND) - MINUTES_KEPT,))
         return Changed(found)
 
-    def _forget_jobs(self, rows: Sequence[JobRow], now: Timestamp) -> None:
+    def _forget_jobs(self, rows: Sequence[JobRow], now: Timestamp) -> int:
+        """Forget these jobs; how many are cancelled because they waited for them."""
         if not rows:
-            return
+            return 0
         numbers = numbers_of(rows)
         orphans = self._dependents.waiting_for(numbers)
-        self._cancel(orphans, "a job that it depends on was dropped", now)
+        cancelled = self._cancel(orphans, "a job that it depends on was dropped", now)
         for row in rows:
             self._books.moved(self._queues.by_id(row.queue_id), JobState(row.state), None)
         self._connection.run(self._sql.raise_meta, ("last_job", max(row.number for row in rows)))
@@ -94,3 +95,4 @@ class JobDrops:
         for statement in (sql.drop_job_attempts, sql.drop_job_needs, sql.drop_job_dependents, sql.drop_jobs):
             self._connection.run(statement, (numbers,))
         self._connection.run(self._sql.drop_unique, (numbers,))
+        return cancelled

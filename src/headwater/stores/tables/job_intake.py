@@ -74,7 +74,7 @@ class JobIntake:
         types: JobTypes,
         lanes: JobLanes,
         books: JobBooks,
-        cancel: Callable[[Sequence[JobRow], str, Timestamp], None],
+        cancel: Callable[[Sequence[JobRow], str, Timestamp], int],
     ) -> None:
         self._connection = connection
         self._sql = connection.sql

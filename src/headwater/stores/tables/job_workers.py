@@ -97,7 +97,7 @@ class JobWorkers(Subject):
 
     def stop(self, operation: StopWorkers, now: Timestamp) -> Changed:
         """Ask workers to stop."""
-        if not operation.workers:
+        if operation.workers is None:
             rows = self._connection.rows(self._sql.stop_workers, (operation.database,), Text)
             found = sorted(worker for (worker,) in rows)
         else:

@@ -336,13 +336,14 @@ class Jobs(Subject):
         running = [row.id for row in rows if row.state == JobState.PROCESSING]
         return Changed([row.id for row in rows], asked_to_stop=running)
 
-    def _cancel_rows(self, rows: Sequence[JobRow], reason: str, now: Timestamp) -> None:
+    def _cancel_rows(self, rows: Sequence[JobRow], reason: str, now: Timestamp) -> int:
+        """Cancel jobs and what waits for them; how many are cancelled now, and not when their worker has ended them."""
         running = [row for row in rows if row.state == JobState.PROCESSING]
         if running:
             self._connection.run(self._sql.ask_to_cancel, (now, numbers_of(running)))
             for row in running:
                 self.books.control(self.queues.by_id(row.queue_id).database, "cancel", row.id)
-        self._move(_cancellations([row for row in rows if row.state != JobState.PROCESSING], reason), now)
+        return self._move(_cancellations([row for row in rows if row.state != JobState.PROCESSING], reason), now)
 
     def retry(self, operation: RetryJobs, now: Timestamp) -> Changed:
         """Give jobs all their attempts again, unless another has their unique key meanwhile, or one that they depend on
@@ -412,11 +413,15 @@ class Jobs(Subject):
 
     # ── one way for all changes ──
 
-    def _move(self, moves: Sequence[Move], now: Timestamp) -> None:
-        """Jobs go to other states, with everything that follows from it. Whoever waited for them follows level by
-        level: a chain of jobs is as long as somebody makes it, and no call stack is."""
+    def _move(self, moves: Sequence[Move], now: Timestamp) -> int:
+        """Jobs go to other states, with everything that follows from it; how many are cancelled. Whoever waited for
+        them follows level by level: a chain of jobs is as long as somebody makes it, and no call stack is."""
+        cancelled = 0
         while moves:
-            moves = self._dependents_of(self._move_level(moves, now), now)
+            ended = self._move_level(moves, now)
+            cancelled += sum(state is JobState.CANCELLED for state in ended.values())
+            moves = self._dependents_of(ended, now)
+        return cancelled
 
     def _move_level(self, moves: Sequence[Move], now: Timestamp) -> dict[int, JobState]:
         """These jobs alone go to other states; those of them that have ended."""
