@@ -9,6 +9,8 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
+from datetime import date
+from enum import Enum
 from pathlib import Path
 
 from headwater.jobs import Cancel, Interrupted, JobApp, Retry, Snooze, current_job
@@ -39,6 +41,18 @@ async def add_later(left: int, right: int = 1) -> int:
 @app.job
 def describe_all(first: Order, *orders: Order, **named: Order) -> list[str]:
     return [f"{order.id}: {', '.join(order.tags)}" for order in (first, *orders, *named.values())]
+
+
+class Size(Enum):
+    """With values of several kinds."""
+
+    SMALL = 1
+    LARGE = "l"
+
+
+@app.job
+def describe_keys(names: dict[int, str], days: list[dict[date, float]], size: Size = Size.SMALL) -> list[str]:
+    return [repr(names), repr([{day.day: value for day, value in one.items()} for one in days]), size.name]
 
 
 @app.job

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from datetime import date
 from typing import Any, TypedDict, Unpack
 
 import msgspec
@@ -56,6 +57,18 @@ async def test_each_of_many_arguments_arrives_as_its_annotation_says(bench: Benc
     with testing.run_inline(functions.app) as calls:
         await functions.describe_all.enqueue(orders[0], *orders[1:3], last=orders[3])
     assert calls[0].returned == said
+
+
+async def test_keys_that_are_no_texts_and_enumerations_of_several_kinds_arrive_as_they_were(bench: Bench) -> None:
+    call: Any = functions.describe_keys
+    said = ["{1: 'x'}", "[{2: 0.5}]"]
+    days = [{date(2026, 1, 2): 0.5}]
+    assert await result(bench, call.job({1: "x"}, days)) == [*said, "SMALL"]
+    assert await result(bench, call.job({"1": "x"}, days, size=functions.Size.LARGE)) == [*said, "LARGE"]
+    assert await result(bench, call.job({1: "x"}, days, "l")) == [*said, "LARGE"]
+    for wrong in (({"one": "x"}, days), ({1: "x"}, [{"today": 1}]), ({1: "x"}, days, "m")):
+        with pytest.raises(InvalidOption, match="cannot be called like this"):
+            call.job(*wrong)
 
 
 class Limits(TypedDict):

@@ -10,6 +10,7 @@ import sys
 import typing
 from collections.abc import Callable
 from contextvars import ContextVar
+from enum import Enum
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
@@ -225,7 +226,7 @@ class JobFunction(Generic[P, R]):
         arguments, options = _decode_call(kept or b"null") or ([], {})
         places = self._plain_places()
         if not options and len(arguments) == len(places):
-            return list(map(msgspec.convert, arguments, places)), options
+            return list(map(_as, arguments, places)), options
         bound = self._signature.bind(*arguments, **options)
         types = self._annotations()
         for name, value in bound.arguments.items():
@@ -261,12 +262,28 @@ class JobFunction(Generic[P, R]):
 def _convert(value: Any, wanted: Any, kind: Any) -> Any:
     """An argument as its annotation says, which is that of each of them for `*args` and `**kwargs`."""
     if typing.get_origin(wanted) is Unpack:
-        return msgspec.convert(value, typing.get_args(wanted)[0])
+        return _as(value, typing.get_args(wanted)[0])
     if kind is inspect.Parameter.VAR_POSITIONAL:
-        return tuple(msgspec.convert(one, wanted) for one in value)
+        return tuple(_as(one, wanted) for one in value)
     if kind is inspect.Parameter.VAR_KEYWORD:
-        return {name: msgspec.convert(one, wanted) for name, one in value.items()}
-    return msgspec.convert(value, wanted)
+        return {name: _as(one, wanted) for name, one in value.items()}
+    return _as(value, wanted)
+
+
+def _as(value: Any, wanted: Any) -> Any:
+    """A value of JSON as this type. The keys of its objects are texts, whatever they stand for."""
+    if isinstance(wanted, type) and issubclass(wanted, Enum) and _has_many_kinds(wanted):
+        try:
+            return wanted(value)
+        except ValueError as error:
+            raise msgspec.ValidationError(str(error)) from None
+    return msgspec.convert(value, wanted, str_keys=True)
+
+
+def _has_many_kinds(wanted: type[Enum]) -> bool:
+    """Whether its values are neither all texts nor all whole numbers: such an enumeration msgspec does not know."""
+    kinds = {type(one.value) for one in wanted}
+    return kinds not in ({str}, {int})
 
 
 class StandIn(Protocol):
