@@ -1,6 +1,7 @@
 """Commands on a server: the same output and the same exit codes as on a store."""
 
 import asyncio
+import json
 import re
 import signal
 from collections.abc import Iterator
@@ -183,3 +184,34 @@ def test_a_store_that_is_named_goes_before_a_server_of_the_surroundings(program:
     program.run("push", "orders", "1", "--store", "own.db")
     ended = program.run("queues", "--store", "own.db", "--json", HEADWATER_SERVER="http://127.0.0.1:1")
     assert ended.document()["queue"] == "orders"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("jobs", "worker", "start", "--drain"),
+        ("token", "list"),
+        ("token", "create", "reader", "--scope", "consume"),
+        ("store", "identity"),
+    ],
+)
+def test_what_needs_a_store_takes_none_by_default_where_a_server_is_named(
+    program: Program, words: tuple[str, ...]
+) -> None:
+    """An empty store of the default name would look as if there were nothing to do."""
+    refused = program.run(*words, HEADWATER_SERVER="http://127.0.0.1:1", HEADWATER_STORE="")
+    assert refused.code == 2, refused.err
+    assert "name the store" in refused.err
+    assert not list(program.folder.glob("headwater.db*"))
+
+
+def test_rules_are_set_and_listed_on_a_server(program: Program, door: LiveDoor) -> None:
+    rule = {"pattern": "notes", "read": "true"}
+    (program.folder / "rules.json").write_text(json.dumps([rule]))
+    ended = program.run("rules", "set", str(program.folder / "rules.json"), HEADWATER_SERVER=door.url)
+    assert ended.code == 0, ended.err
+    assert [
+        (one.pattern, one.read)
+        for one in asyncio.run_coroutine_threadsafe(door.hw.document_rules(), door.loop).result(10)
+    ] == [("notes", "true")]
+    assert program.run("rules", "list", "--json", HEADWATER_SERVER=door.url).document()["pattern"] == "notes"

@@ -116,7 +116,9 @@ async def _measured(
     load: "Callable[[Headwater], Awaitable[list[float]]]",
 ) -> Load:
     with tempfile.TemporaryDirectory(prefix=".headwater-bench-", dir=folder_of(settings)) as place:
-        async with opened(settings._replace(store=f"{place}/bench.db"), create=True, housekeeping=None) as hw:
+        async with opened(
+            settings._replace(store=f"{place}/bench.db", server=""), create=True, housekeeping=None
+        ) as hw:
             begun = time.perf_counter()
             call_ms = await load(hw)
             return Load(name, expected, time.perf_counter() - begun, call_ms, target_ms)

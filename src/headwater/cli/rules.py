@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwater.cli.commands import Result, command, line, table
-from headwater.cli.session import opened
+from headwater.cli.session import reached
 from headwater.cli.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ async def set_rules(
       headwater rules set rules.json
     """
     rules = read_rules(file)
-    async with opened(settings, create=True) as hw:
+    async with reached(settings, create=True) as hw:
         count = await hw.set_document_rules(rules)
     return line({"rules": count}, (str(count), "cyan"), (" access rules hold now", ""))
 
@@ -50,7 +50,7 @@ async def list_rules(settings: Settings) -> Result:
       headwater rules list
       headwater rules list --json
     """
-    async with opened(settings) as hw:
+    async with reached(settings) as hw:
         found = await hw.document_rules()
 
     def row(rule: "DocumentRule") -> tuple[object, ...]:

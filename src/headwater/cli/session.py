@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headwater.cli.exits import Misuse, StoreUnopened
 from headwater.cli.output import note
-from headwater.cli.settings import TOKEN_VARIABLE, Settings
+from headwater.cli.settings import SERVER_VARIABLE, STORE_VARIABLE, TOKEN_VARIABLE, Settings
 
 if TYPE_CHECKING:
     from headwater.app import Headwater
@@ -51,12 +51,23 @@ async def opened(
 
     A short command does no chores; `housekeeping=None` leaves it to the configuration.
     """
+    check_store_is_meant(settings)
     hw = make_headwater(settings, create=create, housekeeping=housekeeping)
     await start(hw, settings)
     try:
         yield hw
     finally:
         await hw.close()
+
+
+def check_store_is_meant(settings: Settings) -> None:
+    """Raises when a command that needs a store would take the one of the default name, because only a server is named:
+    an empty store beside it would look as if there were nothing to do."""
+    if settings.server and not os.environ.get(STORE_VARIABLE):
+        raise Misuse(
+            f"this command works on a store, and {SERVER_VARIABLE} names a server ({settings.server}): "
+            f"name the store, with --store or {STORE_VARIABLE}, where that is"
+        )
 
 
 def make_headwater(settings: Settings, *, create: bool = False, housekeeping: bool | None = False) -> "Headwater":

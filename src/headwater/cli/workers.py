@@ -20,7 +20,7 @@ from headwater.cli.commands import Result, Working, command, line, table
 from headwater.cli.exits import ExitCode, Misuse
 from headwater.cli.job_views import Watch
 from headwater.cli.output import iso_time, note, plural, print_json
-from headwater.cli.session import make_headwater, opened, reached, run_fast, start
+from headwater.cli.session import check_store_is_meant, make_headwater, opened, reached, run_fast, start
 from headwater.cli.settings import Settings, settings_of
 from headwater.cli.watching import watch
 from headwater.errors import HeadwaterError, InvalidName
@@ -91,6 +91,7 @@ def start_workers(
       queuectl worker start --app tasks:app --concurrency 50
     """
     settings = settings_of(ctx)
+    check_store_is_meant(settings)
     from headwater.cli.serve import set_logging
 
     set_logging(as_json=settings.json)
