@@ -3582,4 +3582,13 @@ BUGS = [
         ),
         ("tests/worker/test_loops.py::test_what_the_loop_has_not_come_to_is_not_started[die_politely]",),
     ),
+    Bug(
+        "a-lock-from-before-the-fork",
+        "a forked child waits for a lock that a thread of its parent had",
+        (Edit("headwater/log/origin.py", "            lock.renew()", "            pass"),),
+        (
+            "tests/worker/test_calls.py::"
+            "test_a_child_that_a_function_forks_speaks_whatever_the_threads_of_its_parent_do",
+        ),
+    ),
 ]

@@ -22,7 +22,9 @@ from headwater.worker.frames import MARK, Done, FrameReader, NoFrame, Progress, 
 from headwater.worker.functions import Functions
 from headwater.worker.loading import FunctionSources
 from headwater.worker.loop_watch import LoopWatch, Measure
+from headwater.worker.printing import Printer
 from headwater.worker.telling import Teller
+from tests.forks import in_a_child
 from tests.waiting import expect_soon_async
 from tests.worker import functions
 from tests.worker.bench import FUNCTIONS, Bench
@@ -353,6 +355,36 @@ def test_an_interruption_waits_until_what_is_told_is_told(monkeypatch: pytest.Mo
         assert not teller.defer(interrupt)
         told = [decode_to_worker(frame) for frame in FrameReader().feed(os.read(reading, 65_536))]
         assert [done.number for done in told if isinstance(done, Done)] == [1, 2]
+    finally:
+        slate.close()
+        for descriptor in (reading, writing, file):
+            os.close(descriptor)
+
+
+def test_a_child_that_a_function_forks_speaks_whatever_the_threads_of_its_parent_do() -> None:
+    """It has their locks, and waits for none of them; what its parent has to tell it leaves to that."""
+    reading, writing = os.pipe()
+    file = make_slate()
+    slate = Slate(file)
+    teller = Teller(slate, writing)
+    printer = Printer(JobNumber(2), teller)
+
+    def speak() -> None:
+        teller.send(Progress(JobNumber(2), "half"))
+        printer.add("printed")
+
+    def told() -> list[str]:
+        frames = FrameReader().feed(os.read(reading, 65_536))
+        return [type(decode_to_worker(frame)).__name__ for frame in frames]
+
+    try:
+        teller.keep(Done(JobNumber(1), JobOutcome.COMPLETED, 0.0))
+        with teller._lock, printer._lock:
+            assert in_a_child(speak) == "nothing"
+        assert told() == ["Progress", "Output"]
+        assert slate.kept()
+        teller.tell()
+        assert told() == ["Done"]
     finally:
         slate.close()
         for descriptor in (reading, writing, file):

@@ -8,7 +8,6 @@ other.
 import asyncio
 import logging
 import os
-import threading
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,7 +16,7 @@ from headwater.app import Headwater, open_headwater
 from headwater.config import Durability
 from headwater.errors import Closed, InvalidOption
 from headwater.log.job_operations import NewJob
-from headwater.log.origin import Origin
+from headwater.log.origin import Origin, OwnLock
 from headwater.model.names import DATABASE_DEFAULT
 from headwater.services.bridge import Bridge, Hand, Runs
 from headwater.services.job_functions import EnqueuedJob, JobRegistry
@@ -64,7 +63,7 @@ class JobApp(JobRegistry):
         self._headwater: Headwater | None = None
         self._hand: Hand | None = None
         self._line: _Line | None = None
-        self._making = threading.Lock()
+        self._making = OwnLock()
         self._origin = Origin()
         self._of_parent: list[object] = []
         self._is_in_worker = False
@@ -127,11 +126,10 @@ class JobApp(JobRegistry):
 
     def _leave_to_parent(self) -> None:
         """What the parent of this process had open at the fork is the parent's, and is opened anew here. It is kept
-        untouched: closing its files would drop the parent's locks. The lock may be that of a thread there."""
+        untouched: closing its files would drop the parent's locks."""
         if not self._origin.is_here:
             self._of_parent += [self._headwater, self._jobs, self._line]
             self._headwater = self._jobs = self._hand = self._line = None
-            self._making = threading.Lock()
             self._origin = Origin()
 
     def work_for(self, store: str, database: str) -> None:

@@ -2,6 +2,9 @@
 its event loop: whoever waited for them there would wait for ever."""
 
 import os
+import threading
+from types import TracebackType
+from weakref import WeakSet
 
 from headwater.errors import Forked
 
@@ -16,6 +19,8 @@ class _Forks:
 
     def _forked(self) -> None:
         self.count += 1
+        for lock in _locks:
+            lock.renew()
 
 
 _forks = _Forks()
@@ -39,3 +44,26 @@ class Origin:
                 f"{name} was opened by the process that this one (pid {os.getpid()}) was forked from; "
                 f"open it anew here, after the fork{line and f': {line}'}"
             )
+
+
+class OwnLock:
+    """A lock among the threads of this process: in a fork of it nobody has it, whoever had it there."""
+
+    def __init__(self) -> None:
+        self.renew()
+        _locks.add(self)
+
+    def renew(self) -> None:
+        """Nobody has it."""
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
+
+
+_locks: WeakSet[OwnLock] = WeakSet()

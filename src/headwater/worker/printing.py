@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from typing import TextIO
 from weakref import WeakKeyDictionary
 
+from headwater.log.origin import OwnLock
 from headwater.model.job import JobNumber
 from headwater.model.terminal import clean_lines
 from headwater.worker.frames import Output
@@ -39,7 +40,7 @@ class Printer:
         self._count = 0
         self._told_at = 0.0
         self._timer: threading.Timer | None = None
-        self._lock = threading.Lock()
+        self._lock = OwnLock()
         self._ended = False
 
     @property

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from headwater.log.origin import Origin, OwnLock
 from headwater.worker.calls import Slate
 from headwater.worker.frames import ToWorker, encode_frame
 
@@ -21,7 +22,9 @@ class Teller:
     def __init__(self, slate: Slate, descriptor: int) -> None:
         self._slate = slate
         self._descriptor = descriptor
-        self._lock = threading.Lock()
+        # Functions fork: whoever speaks in a child must not wait for a thread that it has not.
+        self._lock = OwnLock()
+        self._origin = Origin()
         self._untold = bytearray()
         self._told_at = 0.0
         self._late = threading.Event()
@@ -93,7 +96,8 @@ class Teller:
                 return  # Some function has closed it; the worker reads the slate when this process ends.
 
     def _write_kept(self) -> None:
-        if self._untold:
+        # What a child finds here its parent will tell.
+        if self._untold and self._origin.is_here:
             self._write(bytes(self._untold))
             self._slate.told()
             self._untold.clear()
