@@ -455,8 +455,7 @@ class RunnerProcess:
             if timer is not None:
                 timer.cancel()
         self._retiring = self._loop_watch = None
-        self._culprits = set()
-        self._has_served = False
+        self._culprits, self._has_served = set(), False
         self._unsent.clear()
         self._unplaced.clear()
 
@@ -475,7 +474,7 @@ class RunnerProcess:
         self._take_kept(process)
         begun = self.begun()
         culprits = frozenset(self._culprits or {process.slate.read_step()[0]} - {NOBODY})
-        is_company_known = self._retiring is None and not self._has_served
+        is_fresh = self._retiring is None and not self._has_served
         process.close()
         self._forget_process()
         was_ready, self.is_ready = self.is_ready, False
@@ -484,8 +483,7 @@ class RunnerProcess:
         ran = [call for call in calls if (call.job.number, call.job.token) in started]
         rest = [call for call in calls if (call.job.number, call.job.token) not in started]
         is_late = culprits.isdisjoint(call.job.number for call in ran)
-        alone = len(ran) == 1 and (self.is_apart or is_company_known)
-        death = Death(how, culprits, begun, is_late=is_late, alone=alone)
+        death = Death(how, culprits, begun, is_late=is_late, alone=len(ran) == 1 and (self.is_apart or is_fresh))
         for call in ran:
             self.on_report(judge(call, death, self._suspects))
         if not was_ready:
