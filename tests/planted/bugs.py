@@ -3546,6 +3546,9 @@ BUGS = [
         (
             "tests/doors/queen/test_unknown_fields.py::"
             "test_a_transaction_with_a_part_that_is_not_done_here_is_refused_as_a_whole",
+        ),
+    ),
+    Bug(
         "a-copy-of-the-loop",
         "a forked child hands its calls to the copy of its parent's event loop, and waits for ever",
         (Edit("headwater/services/bridge.py", "self._origin.check(self._name, self._line)", "pass"),),
