@@ -98,13 +98,14 @@ async def test_a_write_needs_what_its_rule_says_of_the_document_before_and_after
 
 
 async def test_a_condition_learns_nothing_of_a_document_that_may_not_be_read(office: Office) -> None:
-    """Whether `ifMatch` holds would tell what is in it."""
+    """Whether `ifMatch` holds would tell what is in it; nor whether there is one."""
     for value in ("bob", "ada"):
         condition = [{"field": "owner", "op": "==", "value": value}]
         gone = await office.ask("ada", "DELETE", f"{NOTES}/b1", {"ifMatch": condition})
         assert (gone[0], gone[1]["code"]) == (404, "NOT_FOUND")
-        put = await office.ask("ada", "PUT", f"{NOTES}/b1", {"doc": {"owner": "ada"}, "ifMatch": condition})
-        assert (put[0], put[1]["code"]) == (403, "FORBIDDEN")
+        for name in ("b1", "none"):
+            put = await office.ask("ada", "PUT", f"{NOTES}/{name}", {"doc": {"owner": "ada"}, "ifMatch": condition})
+            assert (put[0], put[1]["code"]) == (412, "PRECONDITION_FAILED")
     assert [one["owner"] for one in await office.hw.collection("notes").query('id == "b1"')] == ["bob"]
 
 

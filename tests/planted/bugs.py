@@ -936,7 +936,7 @@ BUGS = [
         (
             Edit(WORKER_FUNCTION, " if (call.job.number, call.job.token) in started]", " if call.job]"),
             Edit(WORKER_FUNCTION, " if (call.job.number, call.job.token) not in started]", " if not call.job]"),
-            Edit(WORKER_FUNCTION, "alone = len(ran) == 1 and", "alone = len(ran) > 0 and"),
+            Edit(WORKER_FUNCTION, "alone=len(ran) == 1 and", "alone=len(ran) > 0 and"),
         ),
         (FUNCTIONS,),
     ),
@@ -1343,8 +1343,8 @@ BUGS = [
         (
             Edit(
                 LIFE,
-                "        if self._state is _State.OPEN and self._forks == _forks.count:\n",
-                "        if self._state is _State.OPEN:\n",
+                "        if self.is_open:\n            return\n        self._origin.check(self._name, self.line)\n",
+                "        if self._state is _State.OPEN:\n            return\n",
             ),
         ),
         ("tests/interfaces/test_opening.py",),

@@ -22,8 +22,8 @@ class CreateDocument(Operation[Document], frozen=True, kw_only=True):
 
 
 class SetDocument(Operation[Document], frozen=True, kw_only=True):
-    """Make a document, or replace all of its fields; only if it is there and all of `if_match` hold, where any are
-    given."""
+    """Make a document, or replace all of its fields; only if all of `if_match` hold. Of a document that is not there,
+    or was deleted, every field is missing: `version >= 1` is to replace it only, `version == null` to make it only."""
 
     collection: str
     id: str

@@ -162,7 +162,7 @@ async def _groups(store: Answerer, database: str, now: Timestamp) -> AsyncIterat
         for one in page:
             fields = msgspec.to_builtins(one)
             del fields["database"]
-            yield {"id": _id(f"{one.queue}:{one.group}"), **fields}
+            yield {"id": _id(one.queue, one.group), **fields}
         if len(page) < PAGE_ROWS:
             return
         after = (page[-1].queue, page[-1].group)
@@ -269,7 +269,8 @@ async def _members(store: Answerer, database: str, now: Timestamp) -> AsyncItera
         room = queue.queue.removeprefix(ROOM_PREFIX)
         for one in attendance.members()[:MEMBERS_PER_ROOM_MAX]:
             profile = msgspec.json.decode(msgspec.json.encode(one.profile))
-            yield {"id": one.member, "room": room, "queue": queue.queue, "profile": profile}
+            about = {"room": room, "member": one.member, "queue": queue.queue, "profile": profile}
+            yield {"id": _id(room, one.member), **about}
 
 
 async def _lately_there(store: Answerer, now: Timestamp) -> list[ServerStatus]:
@@ -298,9 +299,10 @@ async def _servers(store: Answerer, database: str, now: Timestamp) -> AsyncItera
         }
 
 
-def _id(name: str) -> str:
-    """A name as the id of a document, which has no slash."""
-    return name.replace("/", ":")
+def _id(*names: str) -> str:
+    """Names as the id of a document, which has no slash; other names are another id. No queue, group or room has a
+    tilde or an @ in its name."""
+    return "@".join(name.replace("~", "~0").replace("/", "~1") for name in names)
 
 
 _readers: dict[str, Callable[[Answerer, str, Timestamp], AsyncIterator[Fields]]] = {

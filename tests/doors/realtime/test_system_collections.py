@@ -77,7 +77,7 @@ async def test_for_one_room_the_others_are_not_looked_at(hw: headwater.Headwater
                 asked.append(question.queue)
             return await hw.store.ask(question)
 
-    row = await find_row(Asking(), "main", "_rooms", "c:d", hw.clock.now())
+    row = await find_row(Asking(), "main", "_rooms", "c~1d", hw.clock.now())
     assert row is not None
     assert (row["room"], asked) == ("c/d", ["rooms/c/d"])
     assert await find_row(Asking(), "main", "_rooms", "none", hw.clock.now()) is None
@@ -97,6 +97,32 @@ async def test_rooms_and_their_members_are_seen(hw: headwater.Headwater, site: S
     assert [(one["room"], one["members"]) for one in rooms] == [("r1", 1)]
     member.cut()
     watching.cut()
+
+
+async def test_who_is_in_several_rooms_is_there_in_each(hw: headwater.Headwater, site: Site) -> None:
+    member = Page(site)
+    for room in ("r/1", "r:1", "r"):
+        await member.say("join", {"room": room})
+    await member.hear("join_ack", 3)
+    rows = await hw.collection("_members").query()
+    assert sorted(row["room"] for row in rows) == ["r", "r/1", "r:1"]
+    assert len({row["member"] for row in rows}) == 1
+    assert len(await hw.collection("_members").query('room == "r:1"')) == 1
+    member.cut()
+
+
+async def test_every_queue_and_group_has_a_row_whatever_their_names_are(hw: headwater.Headwater) -> None:
+    """T4-e: two names make no other two."""
+    names = {("a/b", "c"), ("a:b", "c"), ("a", "b:c"), ("a:b", "b/c"), ("a", "b/c")}
+    for queue, group in names:
+        await hw.queue(queue).push(1)
+        await hw.queue(queue).pop(group=group)
+    assert {row["queue"] for row in await hw.collection("_queues").query()} >= {"a/b", "a:b", "a"}
+    rows = await hw.collection("_groups").query()
+    assert {(row["queue"], row["group"]) for row in rows} >= names
+    found = await hw.collection("_groups").get("a~1b@c")
+    assert found is not None
+    assert (found["queue"], found["group"]) == ("a/b", "c")
 
 
 async def test_a_profile_that_changes_from_true_to_1_is_told(hw: headwater.Headwater, site: Site) -> None:

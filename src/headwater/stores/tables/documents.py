@@ -157,8 +157,9 @@ class Documents(Subject):
     def set(self, operation: SetDocument, now: Timestamp) -> Document:
         """Make a document, or replace it."""
         before = self._find(operation.database, operation.collection, operation.id)
+        # Of what may not be read every field is missing, as of what is not there: no condition tells which it is.
+        check_conditions(operation.if_match, before if self._is_theirs(operation.permit, before) else None)
         self._check_readable(operation.permit, before)
-        check_conditions(operation.if_match, before)
         return self._write(operation, before, operation.data, now)
 
     def update(self, operation: UpdateDocument, now: Timestamp) -> Document:
@@ -247,11 +248,13 @@ class Documents(Subject):
         return found
 
     @staticmethod
-    def _check_readable(permit: Permit | None, before: Document | None) -> None:
+    def _is_theirs(permit: Permit | None, before: Document | None) -> bool:
+        return permit is None or before is None or before.deleted or filters.may_read(permit, before.flat())
+
+    def _check_readable(self, permit: Permit | None, before: Document | None) -> None:
         """Raises where a document is that may not be read: its fields must not decide what is answered."""
-        if permit is None or before is None or before.deleted or filters.may_read(permit, before.flat()):
-            return
-        raise NotAllowed(REFUSED)
+        if not self._is_theirs(permit, before):
+            raise NotAllowed(REFUSED)
 
     def _write(
         self,
