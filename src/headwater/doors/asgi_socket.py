@@ -43,6 +43,8 @@ class AsgiSocket:
         self._reason = ""
         self._client_closed = False
         self._slowness = Slowness(_limits.outbox_bytes_max)
+        # Until when what is sent is waited for: from a goodbye on not for ever.
+        self._patience: asyncio.Timeout | None = None
 
     async def converse(self, make: MakeSession) -> None:
         """From the answer to the handshake to the end."""
@@ -51,7 +53,7 @@ class AsgiSocket:
         self._sessions.enter(self)
         listening = asyncio.ensure_future(self._listen(session))
         try:
-            await self._pump()
+            await self._pump_patiently()
         finally:
             listening.cancel()
             self._sessions.leave(self)
@@ -91,12 +93,14 @@ class AsgiSocket:
             self._code = code
             self._reason = reason
             self._news.set()
+            self._wait_until(asyncio.get_running_loop().time() + _limits.send_seconds)
 
     def cut(self) -> None:
-        """Let the client go: what the host has not begun to send is dropped."""
+        """Let the client go at once: nothing more of what was sent is waited for."""
         self._outbox.clear()
         self._bytes = 0
         self.close(CloseCode.TRY_AGAIN_LATER, "too slow")
+        self._wait_until(asyncio.get_running_loop().time())
 
     def pause(self) -> None:
         """Read no more from the client until `resume`. What was read already is still handed on."""
@@ -125,6 +129,22 @@ class AsgiSocket:
             log.exception("a session could not begin")
             self.close(CloseCode.INTERNAL_ERROR, "this server failed")
             return None
+
+    def _wait_until(self, time: float) -> None:
+        if self._patience is not None:
+            self._patience.reschedule(time)
+
+    async def _pump_patiently(self) -> None:
+        """The same, for no longer than a client may take nothing once it was said goodbye to."""
+        said = asyncio.get_running_loop().time() + _limits.send_seconds
+        try:
+            async with asyncio.timeout_at(None if self._code is None else said) as self._patience:
+                try:
+                    await self._pump()
+                finally:
+                    self._patience = None
+        except TimeoutError:
+            log.info("a realtime client has not taken what was sent to it, and is let go")
 
     async def _pump(self) -> None:
         """Send what there is, until somebody closes."""

@@ -16,6 +16,8 @@ from headwater.doors.wire import EVENT_STREAM, Response
 log = logging.getLogger(__name__)
 
 SILENCE_SECONDS = 15.0
+# So long a client may take to take what was sent to it before the end.
+GOODBYE_SECONDS = 30.0
 _SIGN_OF_LIFE = b": still here\n\n"
 
 
@@ -58,6 +60,7 @@ class EventStream:
         self._bytes = 0
         self._news = asyncio.Event()
         self._code: int | None = None
+        self._patience: asyncio.TimerHandle | None = None
 
     def send(self, frame: Frame) -> bool:
         """Send without waiting; False when the client is gone, or is let go because too much waits for it already."""
@@ -84,6 +87,7 @@ class EventStream:
             told = {"type": "close", "payload": {"code": int(code), "reason": reason}}
             self._outbox.append(b"event: close\ndata: %s\n\n" % msgspec.json.encode(told))
             self._news.set()
+            self._patience = asyncio.get_running_loop().call_later(GOODBYE_SECONDS, self._let_go)
 
     def cut(self) -> None:
         """Let the client go at once, also if what is on its way to it is never taken."""
@@ -128,6 +132,8 @@ class EventStream:
                     yield _SIGN_OF_LIFE
         finally:
             self._sessions.leave(self)
+            if self._patience is not None:
+                self._patience.cancel()
             self._code = CloseCode.LOST if self._code is None else self._code
             try:
                 session.closed(self._code)
