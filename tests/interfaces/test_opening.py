@@ -2,6 +2,7 @@
 
 import asyncio
 import multiprocessing
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import headwater
 import headwater.sync
 from headwater.errors import Closed, Forked, HeadwaterError, NotOpened
+from headwater.stores.sqlite.store import SqliteStore
 from tests.doors.live_door import LiveDoor, on_the_edge
 from tests.forks import CHILD_SECONDS, in_a_child
 
@@ -193,6 +195,34 @@ def test_a_fork_may_open_a_store_or_client_of_its_own(places: Places, interface:
         assert in_a_child(push) == "nothing"
         payloads = {message.payload for message in hw.queue("orders").pop(batch=10)}
     assert payloads == {"from the child", "from the parent"}
+
+
+def test_a_fork_does_not_come_into_the_middle_of_a_write(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child would take the write lock for held for ever, and keep its turn at it from everybody else."""
+    transact, inside, may_end = SqliteStore._transact, threading.Event(), threading.Event()
+
+    def transact_slowly(self: SqliteStore, *arguments: Any) -> Any:
+        inside.set()
+        assert may_end.wait(CHILD_SECONDS)
+        return transact(self, *arguments)
+
+    def push() -> None:
+        with places.open_sync("library") as own:
+            own.queue("orders").push("from the child")
+
+    with places.open_sync("library") as hw:
+        monkeypatch.setattr(SqliteStore, "_transact", transact_slowly)
+        writing = threading.Thread(target=hw.queue("orders").push, args=("from the parent",))
+        writing.start()
+        assert inside.wait(CHILD_SECONDS)
+        threading.Timer(0.2, may_end.set).start()
+        said = in_a_child(push)
+        writing.join()
+        assert said == "nothing"
+        assert {message.payload for message in hw.queue("orders").pop(batch=10)} == {
+            "from the child",
+            "from the parent",
+        }
 
 
 def test_a_worker_process_that_was_forked_says_so(places: Places) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 import headwater
 import headwater.sync
+from headwater import forks
 from headwater.errors import HeadwaterError
 from headwater.jobs import JobApp
-from headwater.log import origin
 from tests.worker.functions import plain
 
 SOON = 20.0
@@ -26,7 +26,7 @@ PLAIN = re.compile(r"headwater\.sync|(?<!async )\bwith (app|headwater|queue)|enq
 def forked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As a fork leaves what was open: made by another process."""
     with monkeypatch.context() as patch:
-        patch.setattr(origin._forks, "count", origin._forks.count + 1)
+        patch.setattr(forks._forks, "count", forks._forks.count + 1)
         yield
 
 

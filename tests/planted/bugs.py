@@ -3588,10 +3588,16 @@ BUGS = [
     Bug(
         "a-lock-from-before-the-fork",
         "a forked child waits for a lock that a thread of its parent had",
-        (Edit("headwater/log/origin.py", "            lock.renew()", "            pass"),),
+        (Edit("headwater/forks.py", "            lock.renew()", "            pass"),),
         (
             "tests/worker/test_calls.py::"
             "test_a_child_that_a_function_forks_speaks_whatever_the_threads_of_its_parent_do",
         ),
+    ),
+    Bug(
+        "forked-in-the-middle",
+        "a fork comes into the middle of a write, and its child takes the write lock for held",
+        (Edit("headwater/forks.py", "        self._held = list(_guards)\n", "        self._held = []\n"),),
+        ("tests/interfaces/test_opening.py::test_a_fork_does_not_come_into_the_middle_of_a_write",),
     ),
 ]

@@ -24,7 +24,7 @@ SERVED = (*VALUES, "stores.contract", "log", "services")
 # Bottom to top. The contracts stand apart from their implementations, so that whoever needs a store to be handed in
 # cannot learn which one it is. A module belongs to the longest name that fits it.
 LAYERS = {
-    "foundation": Layer(("errors", "clock", "config", "outage"), ()),
+    "foundation": Layer(("errors", "clock", "config", "outage", "forks"), ()),
     "model": Layer(("model",), ("foundation",)),
     "filters": Layer(("filters",), ("foundation", "model")),
     "operations": Layer(

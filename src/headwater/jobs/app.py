@@ -15,8 +15,8 @@ from headwater import sync
 from headwater.app import Headwater, open_headwater
 from headwater.config import Durability
 from headwater.errors import Closed, InvalidOption
+from headwater.forks import Origin, OwnLock
 from headwater.log.job_operations import NewJob
-from headwater.log.origin import Origin, OwnLock
 from headwater.model.names import DATABASE_DEFAULT
 from headwater.services.bridge import Bridge, Hand, Runs
 from headwater.services.job_functions import EnqueuedJob, JobRegistry

@@ -4,7 +4,7 @@ done halfway, it would take effect and look as if it had failed, or leave connec
 import asyncio
 
 from headwater.errors import WrongLoop
-from headwater.log.origin import Origin
+from headwater.forks import Origin
 
 
 class HomeLoop:

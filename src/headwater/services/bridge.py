@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 
 from headwater.errors import Closed
-from headwater.log.origin import Origin
+from headwater.forks import Origin
 from headwater.services.life import Life
 
 # For how long calls of other threads may take to end when a loop is closed.

@@ -11,8 +11,8 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from headwater.errors import Closed, InvalidInput, NotOpened
+from headwater.forks import Origin
 from headwater.log.home_loop import HomeLoop
-from headwater.log.origin import Origin
 
 P = ParamSpec("P")
 R = TypeVar("R")

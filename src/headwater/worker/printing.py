@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import TextIO
 from weakref import WeakKeyDictionary
 
-from headwater.log.origin import OwnLock
+from headwater.forks import OwnLock
 from headwater.model.job import JobNumber
 from headwater.model.terminal import clean_lines
 from headwater.worker.frames import Output

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from headwater.log.origin import Origin, OwnLock
+from headwater.forks import Origin, OwnLock
 from headwater.worker.calls import Slate
 from headwater.worker.frames import ToWorker, encode_frame
 

@@ -19,6 +19,7 @@ from typing import Protocol, TypeVar
 import apsw
 
 from headwater.errors import StoreFull
+from headwater.forks import ForkGuard
 from headwater.stores.sqlite.connection import translated
 
 # How many unused pages are given back in one go where all of them are.
@@ -49,6 +50,7 @@ class Checkpoints:
     def __init__(self, connection: apsw.Connection, turn: ChoresTurn, wal_bytes_max: int) -> None:
         self._connection = connection
         self._turn = turn
+        self._fork_guard = ForkGuard()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwater-checkpoint")
         page_bytes = int(connection.pragma("page_size"))
         self._cap_pages = max(wal_bytes_max // page_bytes, 16)
@@ -156,7 +158,7 @@ class Checkpoints:
 
     def _checkpoint(self, mode: int = apsw.SQLITE_CHECKPOINT_PASSIVE) -> tuple[int, int]:
         """Pages in the log, and how many of them are in the file."""
-        with translated("checkpointing"):
+        with self._fork_guard, translated("checkpointing"):
             try:
                 return self._connection.wal_checkpoint(mode=mode)
             except apsw.BusyError:

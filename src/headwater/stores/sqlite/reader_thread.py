@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
+from headwater.forks import ForkGuard
+
 LOOK_SECONDS = 0.001
 
 Result = TypeVar("Result")
@@ -39,6 +41,7 @@ class ReaderThread:
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwater-reads")
         self._lock = Lock()
+        self._fork_guard = ForkGuard()
         self._working = False
         # What waits, in a line for each database; the first of the next line is done next.
         self._lines: dict[str, deque[_Call]] = {}
@@ -83,7 +86,8 @@ class ReaderThread:
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         while (call := self._next()) is not None:
             if not call.answer.cancelled():
-                self._done.append(_do(call))
+                with self._fork_guard:
+                    self._done.append(_do(call))
         if not loop.is_closed():
             loop.call_soon_threadsafe(self._settle)
 

@@ -21,6 +21,7 @@ import apsw
 from headwater.clock import Clock, SystemClock, Timestamp, steady_of
 from headwater.config import Config
 from headwater.errors import Closed, StoreError, StoreFailed, StoreFull
+from headwater.forks import ForkGuard
 from headwater.log.operations import Commit, Operation, Touch
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
@@ -73,6 +74,7 @@ class SqliteStore:
         self._access_changes = 0
         self._quick_answers = 0
         self._recovering = asyncio.Lock()
+        self._fork_guard = ForkGuard()
         self._writer: Writer
         self.origin = secrets.randbits(62)
         self.traits = medium.traits
@@ -182,7 +184,8 @@ class SqliteStore:
         return translate(error, "committing")
 
     def _commit_if_free(self, operations: Sequence[Operation], now: Timestamp) -> Commit | None:
-        return self._commit(operations, now) if try_begin(self._connection) else None
+        with self._fork_guard:
+            return self._commit(operations, now) if try_begin(self._connection) else None
 
     def _commit(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
         """Commit all of them, or on a full disk those that make room."""
