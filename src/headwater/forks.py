@@ -1,6 +1,6 @@
 """Forks of the process. A fork copies what is open into a process that has neither its threads nor its event loop:
-whoever waited for them there would wait for ever. So what is open knows where it belongs (`Origin`), locks are free in a
-child (`OwnLock`), and a fork waits for what it must not cut in two (`ForkGuard`)."""
+whoever waited for them there would wait for ever. So what is open knows where it belongs (`Origin`), locks are free in
+a child (`OwnLock`), and a fork waits for what it must not cut in two (`ForkGuard`)."""
 
 import os
 import threading
@@ -77,7 +77,7 @@ class Origin:
         if not self.is_here:
             raise Forked(
                 f"{name} was opened by the process that this one (pid {os.getpid()}) was forked from; "
-                f"open it anew here, after the fork{line and f': {line}'}"
+                f"open it anew here, after the fork{line and f': {line}'} (a file: in a process started by spawn)"
             )
 
 

@@ -4,6 +4,7 @@ it may still say that some of it is done."""
 import pytest
 
 from headwater.errors import LeaseLost, UnknownRecord
+from headwater.log.group_operations import ReleaseLeases
 from headwater.log.operations import Ack, Batch, Seek
 from headwater.model.cursor import Outcome
 from headwater.model.record import decode_payload
@@ -175,3 +176,12 @@ async def test_no_late_word_counts_after_a_seek_or_without_a_token_or_where_it_i
     with pytest.raises(LeaseLost):
         await log.run(said(batch, 1, Outcome.COMPLETED))
     assert await log.drain() == [1, 2]
+
+
+async def test_no_late_word_counts_of_a_lease_that_was_released_by_somebody_else(log: Log) -> None:
+    await log.push(0, 1)
+    batch = await log.take(2)
+    assert (await log.run(ReleaseLeases(queue="orders"))).leases == 1
+    with pytest.raises(LeaseLost):
+        await log.run(said(batch, 0, Outcome.COMPLETED))
+    assert payloads(await log.take(2)) == [0, 1]

@@ -131,15 +131,20 @@ def test_two_tasks_that_close_at_once_both_return_when_it_is_closed(place: Place
     asyncio.run(scenario())
 
 
-def test_a_pop_that_waits_is_told_that_it_is_closed_and_not_that_there_is_nothing(place: Place) -> None:
+@pytest.mark.parametrize("beside", ["nothing", "a loop"])
+def test_a_pop_that_waits_is_told_that_it_is_closed_and_not_that_there_is_nothing(place: Place, beside: str) -> None:
     async def scenario() -> None:
         hw = place.open()
         await hw.__aenter__()
+        loop = hw.queue("others").consume() if beside == "a loop" else None
+        looping = None if loop is None else asyncio.ensure_future(anext(loop))
         waiting = [asyncio.create_task(hw.queue("orders").pop(wait=SOON)) for _ in range(3)]
         await asyncio.sleep(0.05)
         await hw.close()
         ended = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), SOON)
         assert [type(error) for error in ended] == [Closed] * 3
+        if looping is not None:
+            await asyncio.gather(looping, return_exceptions=True)
 
     asyncio.run(scenario())
 

@@ -184,21 +184,39 @@ def test_a_fork_holds_nothing_of_its_parent_and_gives_nothing_back(places: Place
         assert next(kept[0]).payload == 2
 
 
-@pytest.mark.parametrize("interface", INTERFACES)
-def test_a_fork_may_open_a_store_or_client_of_its_own(places: Places, interface: str) -> None:
-    def push() -> None:
-        with places.open_sync(interface) as own:
-            own.queue("orders").push("from the child")
+def test_a_fork_may_open_a_client_of_its_own_and_no_store_that_its_parent_has_open(places: Places) -> None:
+    """SQLite would take the locks of the parent for its own, and the parent itself for the last who has the file."""
 
-    with places.open_sync(interface) as hw:
+    def push(interface: str) -> None:
+        with places.open_sync(interface) as own:
+            own.queue("orders").push(f"from the child by {interface}")
+
+    with places.open_sync("library") as hw:
         hw.queue("orders").push("from the parent")
-        assert in_a_child(push) == "nothing"
+        assert in_a_child(lambda: push("http")) == "nothing"
+        said = in_a_child(lambda: push("library"))
+        assert said.startswith("Forked: "), said
+        assert "spawn" in said
         payloads = {message.payload for message in hw.queue("orders").pop(batch=10)}
-    assert payloads == {"from the child", "from the parent"}
+    assert payloads == {"from the child by http", "from the parent"}
+
+
+def test_a_fork_may_open_a_store_that_its_parent_had_open_before(tmp_path: Path) -> None:
+    def push(payload: str) -> None:
+        with headwater.sync.open(str(tmp_path / "alone.db")) as own:
+            own.queue("orders").push(payload)
+
+    push("from the parent")
+    assert in_a_child(lambda: push("from the child")) == "nothing"
+    with headwater.sync.open(str(tmp_path / "alone.db")) as hw:
+        assert {message.payload for message in hw.queue("orders").pop(batch=10)} == {
+            "from the child",
+            "from the parent",
+        }
 
 
 def test_a_fork_does_not_come_into_the_middle_of_a_write(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child would take the write lock for held for ever, and keep its turn at it from everybody else."""
+    """The child would find SQLite as its parent's thread had it in that moment, for ever."""
     transact, inside, may_end = SqliteStore._transact, threading.Event(), threading.Event()
 
     def transact_slowly(self: SqliteStore, *arguments: Any) -> Any:
@@ -206,9 +224,8 @@ def test_a_fork_does_not_come_into_the_middle_of_a_write(places: Places, monkeyp
         assert may_end.wait(CHILD_SECONDS)
         return transact(self, *arguments)
 
-    def push() -> None:
-        with places.open_sync("library") as own:
-            own.queue("orders").push("from the child")
+    def look() -> None:
+        assert may_end.is_set()
 
     with places.open_sync("library") as hw:
         monkeypatch.setattr(SqliteStore, "_transact", transact_slowly)
@@ -216,13 +233,10 @@ def test_a_fork_does_not_come_into_the_middle_of_a_write(places: Places, monkeyp
         writing.start()
         assert inside.wait(CHILD_SECONDS)
         threading.Timer(0.2, may_end.set).start()
-        said = in_a_child(push)
+        said = in_a_child(look)
         writing.join()
         assert said == "nothing"
-        assert {message.payload for message in hw.queue("orders").pop(batch=10)} == {
-            "from the child",
-            "from the parent",
-        }
+        assert [message.payload for message in hw.queue("orders").pop(batch=10)] == ["from the parent"]
 
 
 def test_a_worker_process_that_was_forked_says_so(places: Places) -> None:

@@ -260,9 +260,17 @@ def _body(endpoint: _Endpoint, body: bytes, warnings: list[str]) -> object:
         return decode_body(body, endpoint.strict_decoder)
     except InvalidInput as odd:
         value = decode_body(body, endpoint.decoder)
-        unknown = sorted(_unknown_fields(msgspec.inspect.type_info(endpoint.route.takes), msgspec.json.decode(body)))
+        unknown = sorted(_unknown_fields(msgspec.inspect.type_info(endpoint.route.takes), _anything(body)))
         warnings.append(f"no such field: {', '.join(unknown)!r:.200}" if unknown else str(odd))
         return value
+
+
+def _anything(body: bytes) -> object:
+    """What is in a body; None where a field that nobody looks at, or a payload, has what Python has no value for."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def _unknown_fields(kind: msgspec.inspect.Type, value: object) -> set[str]:

@@ -237,18 +237,19 @@ class Advance(Operation[Acked], frozen=True, kw_only=True):
 
 
 class Extended(msgspec.Struct, frozen=True):
-    """Until when the lease holds now."""
+    """Until when the lease holds now; 0 where it is over, because all of it was reported."""
 
     lease_until: Timestamp
 
 
 class Extend(Operation[Extended], frozen=True, kw_only=True):
-    """Keep a lease for `seconds` from now; None takes the queue's lease time."""
+    """Keep a lease for `seconds` (None: the queue's lease time); with `passes_reported` unless all is reported."""
 
     partition_id: PartitionId
     group: str = GROUP_DEFAULT
     token: int
     seconds: float | None = None
+    passes_reported: bool = False
 
 
 class Sought(msgspec.Struct, frozen=True):

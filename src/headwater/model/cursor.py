@@ -128,9 +128,14 @@ def expire(cursor: Cursor, options: QueueOptions, now: int) -> Settled:
     return Settled(_forget_lease(_end_lease(suspect, now)))
 
 
-def expire_unblamed(cursor: Cursor, now: int) -> Cursor:
-    """The cursor whose lease ran out where no attempt is counted for that."""
-    return _forget_lease(let_go(cursor, now).cursor)
+def take_away(cursor: Cursor, now: int, options: QueueOptions | None = None) -> Cursor:
+    """The cursor whose lease is over without a word of its holder, and without an attempt; no late word counts."""
+    return _forget_lease(let_go(cursor, now, options).cursor)
+
+
+def is_reported(cursor: Cursor, token: int) -> bool:
+    """Whether the lease of this token is over because its holder said so."""
+    return token == cursor.token and cursor.lease_until is None and cursor.leased_to > 0
 
 
 def let_go(cursor: Cursor, now: int, options: QueueOptions | None = None) -> Settled:

@@ -163,7 +163,8 @@ class Verbs(ABC):
             popped = await self.pop_batches(operation, wait_seconds, reports)
             mark_reported(done, Outcome.COMPLETED)
         if not popped.batches:
-            # Nothing is an answer of a queue that is empty, not of one that was closed meanwhile.
+            # Nothing is an answer of a queue that is empty, not of one that is being closed.
+            self.holdings.check_takes()
             self.life.check()
         return messages_of(popped.batches, operation.database, self)
 

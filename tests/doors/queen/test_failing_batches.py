@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import httpx
+import pytest
 from queen import Queen
 
 from tests.doors.live_door import LiveDoor
@@ -39,6 +40,23 @@ def test_a_message_that_fails_gives_the_rest_of_its_lease_back(client: httpx.Cli
     ack_one(client, again)
     rest = pop(client, batch=3, consumerGroup="g")
     assert [(message["data"], message["attempts"]) for message in rest] == [(2, 1), (3, 1)]
+
+
+@pytest.mark.parametrize("status", ["completed", "failed"])
+def test_a_lease_over_two_partitions_is_kept_in_the_one_that_is_left(client: httpx.Client, status: str) -> None:
+    """As clients extend it while they work: what is reported needs no more time."""
+    configure(client, retryDelay=60_000)
+    for partition in ("a", "b"):
+        push(client, partition, partition=partition)
+    first, second = pop(client, batch=2, partitions=2)
+    lease = first["leaseId"]
+    assert second["leaseId"] == lease
+    ack_one(client, first, status)
+    extended = client.post(f"/api/v1/lease/{lease}/extend", json={"seconds": 1_000})
+    assert extended.status_code == 200, extended.text
+    assert extended.json()["newExpiresAt"] > second["leaseExpiresAt"]
+    assert ack_one(client, second)["success"] is True
+    assert client.post(f"/api/v1/lease/{lease}/extend", json={}).json()["code"] == "lease_lost"
 
 
 def test_who_waits_for_a_partition_gets_it_when_a_message_there_failed(client: httpx.Client, door: LiveDoor) -> None:

@@ -174,3 +174,10 @@ def test_a_service_that_is_not_there_is_named(client: httpx.Client, method: str,
     refused = client.request(method, f"/api/v1/{path}")
     assert problem_of(refused) == (404, "not_found")
     assert why in refused.json()["error"]
+
+
+@pytest.mark.parametrize("query", ["?partition=", "?partition"])
+def test_a_partition_that_is_said_and_empty_does_not_clear_the_queue(client: httpx.Client, query: str) -> None:
+    push(client, 1, 2)
+    assert client.delete(f"/api/v1/queues/orders/clear{query}").status_code == 400
+    assert len(pop(client, batch=5)) == 2

@@ -30,7 +30,7 @@ from headwater.doors.queen.shapes import (
 )
 from headwater.doors.site import Site, lane_of
 from headwater.doors.wire import Request, Response, json_response
-from headwater.errors import HeadwaterError, InvalidOption, QueueMissing, TooLarge, UnknownRecord
+from headwater.errors import HeadwaterError, InvalidOption, LeaseLost, QueueMissing, TooLarge, UnknownRecord
 from headwater.log.operations import Ack, Acked, Extend, Transacted, Transaction
 from headwater.model.cursor import Outcome
 from headwater.model.lane import Lane
@@ -251,7 +251,8 @@ def operation_of(database: str, lease: Lease, reports: Sequence[MessageReport]) 
 
 
 async def extend(site: Site, request: Request, body: ExtendBody, lease: str) -> Response:
-    """Keep a lease for longer; one over several partitions in all of them, or, when one of them is lost, in none."""
+    """Keep a lease for longer; one over several partitions in all of them that are not reported yet or, when one of
+    them is lost, in none."""
     leases = parse_leases(lease)
     if body.seconds is not None:
         check_seconds("seconds", body.seconds)
@@ -260,11 +261,21 @@ async def extend(site: Site, request: Request, body: ExtendBody, lease: str) -> 
             raise QueueMissing(f"there is no partition {partition_id}")
     database = request.principal.database
     extensions = [
-        Extend(database=database, partition_id=partition_id, group=group, token=token, seconds=body.seconds)
+        Extend(
+            database=database,
+            partition_id=partition_id,
+            group=group,
+            token=token,
+            seconds=body.seconds,
+            passes_reported=len(leases) > 1,
+        )
         for partition_id, group, token in leases
     ]
     extended: Transacted = await site.queues.run(Transaction(database=database, operations=tuple(extensions)))
-    until = show_time(min(result.lease_until for result in extended.results))
+    held = [result.lease_until for result in extended.results if result.lease_until]
+    if not held:
+        raise LeaseLost("everything that was leased is reported; pop again")
+    until = show_time(min(held))
     return json_response(
         ExtendResponse(success=True, leaseId=lease, newExpiresAt=until, lease_expires_at=until, expiresAt=until)
     )

@@ -18,7 +18,7 @@ from headwater.errors import QueueMissing
 from headwater.log.operations import Clear
 from headwater.model.names import check_name
 from headwater.model.principal import Scope
-from headwater.services.checks import check_optional_name
+from headwater.services.checks import check_optional_name, check_said_name
 from headwater.stores.questions import (
     FindLastLsn,
     GroupStatus,
@@ -51,7 +51,7 @@ class PartitionsQuery(Struct, frozen=True):
 class ClearQuery(Struct, frozen=True):
     """Which partition; all of them when none is named."""
 
-    partition: str = ""
+    partition: str | None = None
 
 
 class PageOfQueue(Struct, frozen=True):
@@ -189,7 +189,7 @@ async def clear_queue(site: Site, request: Request, query: ClearQuery, queue: st
     operation = Clear(
         database=request.principal.database,
         queue=queue,
-        partition=check_optional_name("partition", query.partition),
+        partition=check_said_name("partition", query.partition),
     )
     count = (await site.queues.run(operation)).count
     return json_response(views.Cleared(success=True, cleared=True, queue=queue, count=count))

@@ -21,6 +21,7 @@ from headwater.errors import (
     StoreFailed,
     StoreFull,
 )
+from headwater.stores.sqlite.inherited import OPEN_FILES
 from headwater.stores.statements import load_statements
 from headwater.stores.tables.connection import Connection, Number, Row, Value
 
@@ -53,10 +54,17 @@ class SqliteConnection(apsw.Connection):
     version = apsw.Connection.data_version
 
     def __init__(self, path: str, *, flags: int = _READ_WRITE, vfs: str | None = None) -> None:
+        OPEN_FILES.check(path)
         super().__init__(path, flags=flags, vfs=vfs)
+        OPEN_FILES.add(self, path)
         # `execute` makes a cursor for each statement, which takes as long as to run a small one. A statement without
         # rows is over when it returns, so one cursor does for all of them.
         self.run = self.cursor().execute
+
+    def close(self, force: bool = False) -> None:
+        """Have nothing to do with the file any more."""
+        super().close(force)
+        OPEN_FILES.discard(self)
 
     def rows(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> list[Row]:
         """All rows of a statement."""

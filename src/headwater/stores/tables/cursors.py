@@ -171,7 +171,7 @@ class Cursors(Subject):
     def expire(self, group: Group, partition: Partition, cursor: Cursor, now: Timestamp) -> tuple[Cursor, int]:
         """The cursor after its lease ran out, and how many records that buried."""
         if group.name.startswith(STREAM_GROUP_PREFIX):
-            return rules.expire_unblamed(cursor, now), 0
+            return rules.take_away(cursor, now), 0
         settled = rules.expire(cursor, group.options, now)
         reasons: dict[int | str, str] = dict.fromkeys(settled.buried, LEASE_RAN_OUT)
         self.bury(group, partition, settled.buried, Burial(cursor.attempts, reasons, now))

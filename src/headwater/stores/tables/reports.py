@@ -163,6 +163,8 @@ class Reports(Subject):
     def extend(self, operation: Extend, now: Timestamp) -> Extended:
         """Keep a live lease for longer."""
         partition, group, cursor = self._cursors.held(operation.database, operation.partition_id, operation.group)
+        if operation.passes_reported and rules.is_reported(cursor, operation.token):
+            return Extended(Timestamp(0))
         rules.check_lease(cursor, operation.token, now)
         seconds = group.options.lease_seconds if operation.seconds is None else operation.seconds
         until = now + int(seconds * SECOND)
@@ -219,8 +221,8 @@ class Reports(Subject):
             group = self._catalog.find_group(queue, group_name)
             cursor = group and self._cursors.find(group, partition_id)
             if group and cursor:
-                settled = rules.let_go(cursor, now, group.options)
-                self._cursors.write(group, partition_id, self._cursors.caught_up(settled.cursor, partition_id))
+                free = rules.take_away(cursor, now, group.options)
+                self._cursors.write(group, partition_id, self._cursors.caught_up(free, partition_id))
                 leases += 1
                 records += count
         return LeasesReleased(leases, records)
