@@ -40,13 +40,10 @@ class _Forks:
         self._go_on()
 
 
-class ForkGuard:
-    """Held by a thread while it does something that a fork must not come into. In a child of one that is writing to a
-    file SQLite takes the write lock for held, by a thread that is not there, as long as the child lives."""
+class _Lock:
+    """A lock for a `with` block."""
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        _guards.add(self)
+    _lock: "threading.Lock | threading.RLock"
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -55,6 +52,15 @@ class ForkGuard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._lock.release()
+
+
+class ForkGuard(_Lock):
+    """Held by a thread while it does something that a fork must not come into. In a child of one that is writing to a
+    file SQLite takes the write lock for held, by a thread that is not there, as long as the child lives."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        _guards.add(self)
 
 
 _guards: WeakSet[ForkGuard] = WeakSet()
@@ -81,7 +87,7 @@ class Origin:
             )
 
 
-class OwnLock:
+class OwnLock(_Lock):
     """A lock among the threads of this process: in a fork of it nobody has it, whoever had it there."""
 
     def __init__(self) -> None:
@@ -91,14 +97,6 @@ class OwnLock:
     def renew(self) -> None:
         """Nobody has it."""
         self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._lock.release()
 
 
 _locks: WeakSet[OwnLock] = WeakSet()
