@@ -18,6 +18,8 @@ import headwater
 from headwater import outbox
 from headwater.errors import InvalidInput, InvalidOption, StoreForeign
 from headwater.log.job_operations import NewJob
+from headwater.model.outbox import Verdicts
+from headwater.stores.outbox.table import Table
 from tests.cli.program import Program
 from tests.postgres_server import USER, Server
 from tests.postgres_server import server as server_of_this_process
@@ -342,6 +344,33 @@ async def test_a_drain_that_goes_on_outlasts_a_lost_connection(hw: headwater.Hea
     with pytest.raises(asyncio.CancelledError):
         await draining
     assert len(made) > 1
+
+
+async def test_a_drain_that_loses_its_connection_behind_a_push_drops_what_is_pushed_later(
+    hw: headwater.Headwater, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it owed was asked of the lost connection for ever, and nothing was moved any more."""
+    settle, cut = Table.settle, list[int]()
+
+    def settle_when_cut(self: Table, verdicts: Verdicts) -> Verdicts:
+        if verdicts.taken and not cut:
+            cut.append(self._connection.info.backend_pid)  # type: ignore[attr-defined]
+            with shop.server.connect() as other:
+                assert other.execute("SELECT pg_terminate_backend(%s)", (cut[0],)).fetchone() == (True,)
+        return settle(self, verdicts)
+
+    monkeypatch.setattr(Table, "settle", settle_when_cut)
+    draining = asyncio.ensure_future(outbox.drain(hw, shop.connect, every_seconds=0.01))
+    for number in (1, 2):
+        with shop.connect() as connection:
+            outbox.stage(connection, "orders", number)
+        [message] = await hw.queue("orders").pop(wait=30, auto_ack=True)
+        assert message.payload == number
+    draining.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await draining
+    assert cut
+    assert await outbox.drain(hw, shop.connect) == outbox.Drained()
 
 
 async def test_a_drain_that_goes_on_begins_when_the_server_is_there(

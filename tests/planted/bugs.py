@@ -3615,4 +3615,13 @@ BUGS = [
         (Edit("headwater/doors/queen/reports.py", "passes_reported=len(leases) > 1", "passes_reported=False"),),
         (f"{FAILING_BATCHES}::test_a_lease_over_two_partitions_is_kept_in_the_one_that_is_left",),
     ),
+    Bug(
+        "owed-to-a-lost-connection",
+        "what a drain has to drop is asked of the connection that was lost, again and again",
+        (Edit("headwater/stores/outbox/table.py", '        """\n        self._reconnect()\n', '        """\n'),),
+        (
+            "tests/interfaces/test_staging_on_a_server.py::"
+            "test_a_drain_that_loses_its_connection_behind_a_push_drops_what_is_pushed_later",
+        ),
+    ),
 ]

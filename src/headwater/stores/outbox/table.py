@@ -139,8 +139,7 @@ class Table:
     def _follow(self) -> None:
         """Another file may be in the place of ours: a connection would go on reading one that nobody else sees. One to
         a server may be lost."""
-        if is_on_server(self._connection) and driver_of(self._connection).closed:
-            self._open()
+        if self._reconnect():
             return
         found = _file_at(self._path)
         if found == self._file:
@@ -150,6 +149,13 @@ class Table:
         before = self._connection
         self._open()
         before.close()
+
+    def _reconnect(self) -> bool:
+        """Whether the connection to a server was lost, and there is another one now."""
+        is_lost = is_on_server(self._connection) and bool(driver_of(self._connection).closed)
+        if is_lost:
+            self._open()
+        return is_lost
 
     def after(self, number: int, limit: int) -> list[Staged]:
         """The oldest that wait after a number."""
@@ -162,6 +168,7 @@ class Table:
 
         Only those are told whose row was still there: another drain may have been faster.
         """
+        self._reconnect()
         with _translated(), self._transaction():
             own = Verdicts(
                 [number for number in verdicts.taken if self._changes_one(sql.drop_staged, number)],
