@@ -3603,7 +3603,7 @@ BUGS = [
     Bug(
         "a-child-without-locks",
         "a forked child opens the file of its parent, and has none of the locks that it takes itself to have",
-        (Edit("headwater/stores/sqlite/inherited.py", "self._inherited |= {", "_ = {"),),
+        (Edit("headwater/stores/sqlite/inherited.py", "self._inherited |= set(", "_ = set("),),
         (
             "tests/interfaces/test_opening.py::"
             "test_a_fork_may_open_a_client_of_its_own_and_no_store_that_its_parent_has_open",

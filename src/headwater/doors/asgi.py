@@ -301,8 +301,8 @@ async def _while_client_stays(answering: "Awaitable[Response]", receive: Receive
     return None
 
 
-async def _until(set: asyncio.Event) -> None:
-    await set.wait()
+async def _until(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 async def _left(receive: Receive) -> None:

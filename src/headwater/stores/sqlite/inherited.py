@@ -7,7 +7,7 @@ open, and delete the log with what the child was answered for.
 
 import os
 from contextlib import suppress
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import apsw
 
@@ -21,8 +21,7 @@ class OpenFiles:
     """Which files this process has open, and which its parent had."""
 
     def __init__(self) -> None:
-        self._connections: WeakSet[apsw.Connection] = WeakSet()
-        self._files: dict[int, Identity] = {}
+        self._open: WeakKeyDictionary[apsw.Connection, Identity] = WeakKeyDictionary()
         self._inherited: set[Identity] = set()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
@@ -40,16 +39,14 @@ class OpenFiles:
         """A connection was opened."""
         identity = _identity_of(path)
         if identity is not None:
-            self._connections.add(connection)
-            self._files[id(connection)] = identity
+            self._open[connection] = identity
 
     def discard(self, connection: apsw.Connection) -> None:
         """It was closed."""
-        self._connections.discard(connection)
-        self._files.pop(id(connection), None)
+        self._open.pop(connection, None)
 
     def _forked(self) -> None:
-        self._inherited |= {self._files[id(one)] for one in self._connections}
+        self._inherited |= set(self._open.values())
 
 
 def _identity_of(path: str) -> Identity | None:
